@@ -1,0 +1,71 @@
+# Every target sets up ./.venv first, and only when something changed. Start with `make help`.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+PYTHON_BIN := $(VENV)/bin/python
+READY := $(VENV)/.ready
+KERNEL_SOURCES := $(foreach kind,pyx pxd h,$(wildcard src/gapless/content/matching/*.$(kind)))
+
+WORKERS ?= 2
+CASES ?= 200000
+TESTS ?=
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(READY): requirements.lock pyproject.toml setup.py scripts/setup $(KERNEL_SOURCES)
+	@scripts/setup
+	@touch $@
+
+.PHONY: setup
+setup: $(READY) ## Make ./.venv with everything that is needed
+	@echo "$(VENV) is ready"
+
+.PHONY: demo
+demo: $(READY) ## Show what works today
+	@$(VENV)/bin/gapless doctor
+	@$(PYTHON_BIN) examples/filters_and_matching.py
+
+.PHONY: test
+test: $(READY) ## Run all tests (TESTS=path picks some, WORKERS=n processes)
+	@$(PYTHON_BIN) -m pytest -n $(WORKERS) $(TESTS)
+
+.PHONY: property
+property: $(READY) ## Run the long property campaign (CASES=n, 20,000 in `make test`)
+	@GAPLESS_CASES=$(CASES) $(PYTHON_BIN) -m pytest -n $(WORKERS) tests/content
+
+.PHONY: coverage
+coverage: $(READY) ## Run all tests and report branch coverage
+	@$(PYTHON_BIN) -m pytest -n $(WORKERS) --cov --cov-report=term $(TESTS)
+
+.PHONY: check
+check: $(READY) ## Check style and types (ruff, mypy --strict)
+	@$(VENV)/bin/ruff check
+	@$(VENV)/bin/ruff format --check
+	@$(VENV)/bin/mypy
+
+.PHONY: format
+format: $(READY) ## Format the code and mend what can be mended
+	@$(VENV)/bin/ruff check --fix-only --exit-zero
+	@$(VENV)/bin/ruff format
+
+.PHONY: bench
+bench: bench-matching ## Run all benchmarks
+
+.PHONY: bench-matching
+bench-matching: $(READY) ## Measure the matching index against its rivals
+	@$(PYTHON_BIN) -m benchmarks.matching
+
+.PHONY: lock
+lock: ## Write requirements.lock anew from pyproject.toml
+	@scripts/lock
+
+.PHONY: clean
+clean: ## Remove the environment, builds and caches
+	@rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	    .coverage .coverage.* htmlcov src/gapless/content/matching/_kernel*.so
+	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,1 @@
+"""What is measured: speed and quality, each with its report in `results`."""

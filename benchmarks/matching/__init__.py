@@ -1,0 +1,1 @@
+"""The matching index against its rivals: ``python -m benchmarks.matching``."""

@@ -1,0 +1,73 @@
+"""Builds the optional compiled kernel; everything else is in pyproject.toml.
+
+The kernel is a convenience, never a condition. Without Cython, a compiler or the Python headers
+the install succeeds, one line says so, and the pure Python twin does the same work more slowly.
+``GAPLESS_NO_KERNEL=1`` skips the build on purpose.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+KERNEL = "gapless.content.matching._kernel"
+KERNEL_FOLDER = Path("src/gapless/content/matching")
+KERNEL_SOURCE = KERNEL_FOLDER / "_kernel.pyx"
+
+
+def notice(reason: str) -> None:
+    """Say in one line why there will be no compiled kernel."""
+    print(f"gapless: no compiled kernel ({reason}); the Python twin is used", flush=True)
+
+
+class BuildKernel(build_ext):  # type: ignore[misc]
+    """Builds the kernel if it can; a failure is a notice, not an error."""
+
+    def build_extension(self, ext: Extension) -> None:
+        """Build one extension, and let no failure of the tools stop the install."""
+        try:
+            super().build_extension(ext)
+        except Exception:  # noqa: BLE001 - whatever fails here, the twin works
+            notice("the C compiler is missing or failed, its words are above")
+
+
+def kernel_extensions() -> list[Extension]:
+    """The kernel as a list of one extension, or an empty list and a notice."""
+    if os.environ.get("GAPLESS_NO_KERNEL", "") not in {"", "0"}:
+        notice("GAPLESS_NO_KERNEL is set")
+        return []
+    if not KERNEL_SOURCE.exists():
+        notice("its source is not part of this tree")
+        return []
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        notice("Cython is not installed")
+        return []
+    extension = Extension(
+        KERNEL,
+        [str(KERNEL_SOURCE)],
+        include_dirs=[str(KERNEL_FOLDER)],
+        depends=[str(header) for header in sorted(KERNEL_FOLDER.glob("*.h"))],
+        # No -march=native: a built package runs on every machine of its architecture.
+        extra_compile_args=["-O3"],
+        optional=True,
+    )
+    try:
+        built: list[Extension] = cythonize(  # type: ignore[no-untyped-call]
+            [extension],
+            language_level=3,
+            build_dir="build/cython",
+        )
+    except Exception:  # noqa: BLE001 - whatever fails here, the twin works
+        notice("Cython failed, its words are above")
+        return []
+    for each in built:
+        each.optional = True  # Cython makes a new extension and forgets this
+    return built
+
+
+setup(ext_modules=kernel_extensions(), cmdclass={"build_ext": BuildKernel})

@@ -1,0 +1,153 @@
+"""``gapless explain``: what a filter means, and whether and why an event matches it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from gapless import Filter
+from gapless.cli.output import console, print_json
+from gapless.content.conjunction import EVERYTHING, Conjunction
+from gapless.content.values import Attributes, Value, check_attributes
+from gapless.content.valueset import ANY_NUMBER
+from gapless.core.errors import UsageError
+
+EVERYTHING_TEXT = str(EVERYTHING)
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One condition of a conjunction, and what the event says of it."""
+
+    text: str
+    subject: str
+    value: Value | None
+    holds: bool
+
+
+class Explained(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One conjunction; without an event there is nothing to say of its parts."""
+
+    text: str
+    matches: bool | None = None
+    parts: tuple[Part, ...] = ()
+
+
+class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A filter in its normal form, and the verdict on an event if one was given."""
+
+    filter: str
+    conjunctions: tuple[Explained, ...]
+    event: dict[str, Value | None] | None = None
+    matches: bool | None = None
+
+
+def read_event(text: str) -> dict[str, Value | None]:
+    """Read the attributes of an event from JSON."""
+    try:
+        attributes = msgspec.json.decode(text, type=dict[str, bool | int | float | str | None])
+    except msgspec.MsgspecError as error:
+        raise UsageError(
+            f"the event is not a JSON object of plain values: {error}\n"
+            """  it looks like this: '{"symbol": "IBM", "price": 90.5}'"""
+        ) from error
+    check_attributes(attributes)
+    return attributes
+
+
+def explain(filter_text: str, event: dict[str, Value | None] | None) -> Explanation:
+    """Take a filter apart and try an event on every part."""
+    selector = Filter(filter_text)
+    if event is None:
+        conjunctions = tuple(Explained(str(each)) for each in selector.conjunctions)
+        return Explanation(str(selector), conjunctions)
+    return Explanation(
+        str(selector),
+        tuple(
+            Explained(str(each), each.matches(event), tuple(parts(each, event)))
+            for each in selector.conjunctions
+        ),
+        event,
+        selector.matches(event),
+    )
+
+
+def parts(conjunction: Conjunction, event: Attributes) -> Iterator[Part]:
+    """Every condition of a conjunction by itself."""
+    for name, allowed in conjunction.constraints:
+        value = event.get(name)
+        # Arithmetic needs numbers; the language has no shorter way to say so.
+        number = allowed == ANY_NUMBER
+        text = f"{name} is a number" if number else str(Conjunction(((name, allowed),)))
+        yield Part(text, name, value, allowed.contains(value))
+    for term, allowed in conjunction.residuals:
+        value = term.value(event)
+        text = str(Conjunction((), ((term, allowed),)))
+        yield Part(text, str(term), value, allowed.contains(value))
+
+
+def run(filter_text: str, event_text: str | None, *, as_json: bool) -> None:
+    """Explain and show it."""
+    event = None if event_text is None else read_event(event_text)
+    explanation = explain(filter_text, event)
+    if as_json:
+        print_json(explanation)
+    else:
+        show(explanation)
+
+
+def show(explanation: Explanation) -> None:
+    """Print the explanation for people."""
+    out = console()
+    out.print(Text.assemble(("filter  ", "bold"), explanation.filter))
+    out.print(Text.assemble(("means   ", "bold"), meaning(explanation)))
+    for number, each in enumerate(explanation.conjunctions, 1):
+        line = Text(f"  {number}. {each.text}")
+        if each.matches is not None:
+            line.append_text(verdict(holds=each.matches, yes="   matches", no="   does not match"))
+        out.print(line)
+        if each.parts:
+            out.print(part_table(each.parts))
+    if explanation.matches is not None:
+        line = verdict(holds=explanation.matches, yes="matches", no="does not match")
+        out.print(Text.assemble(("event   ", "bold"), line))
+
+
+def meaning(explanation: Explanation) -> str:
+    """How the conjunctions make up the filter."""
+    if explanation.filter == EVERYTHING_TEXT:
+        return "everything: every event matches"
+    count = len(explanation.conjunctions)
+    if count == 0:
+        return "nothing: no event can match"
+    return "this conjunction" if count == 1 else f"any of these {count} conjunctions"
+
+
+def verdict(*, holds: bool, yes: str, no: str) -> Text:
+    """A yes in green or a no in red."""
+    return Text(yes, style="green") if holds else Text(no, style="red")
+
+
+def part_table(conditions: tuple[Part, ...]) -> Table:
+    """The conditions of one conjunction, each with what the event has."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(min_width=8, justify="right")
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold", style="dim")
+    for part in conditions:
+        fact = f"{part.subject}: {spelled(part.value)}"
+        table.add_row(verdict(holds=part.holds, yes="yes", no="no"), Text(part.text), Text(fact))
+    return table
+
+
+def spelled(value: Value | None) -> str:
+    """A value as a selector would spell it."""
+    if value is None:
+        return "no value"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return repr(value)

@@ -1,0 +1,110 @@
+"""The entry point: options of all subcommands, exit codes, and what happens to errors.
+
+Exit codes: 0 done, 2 the command or its input was wrong, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from gapless import __version__
+from gapless.cli import doctor, explain
+from gapless.cli.output import print_error
+from gapless.core.errors import GaplessError
+
+EXIT_WRONG_INPUT = 2
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+
+
+@dataclasses.dataclass
+class Settings:
+    """What the options say about the whole run; every command finds it in ``context.obj``."""
+
+    debug: bool = False
+    as_json: bool = False
+
+
+app = typer.Typer(
+    name="gapless",
+    help="Content-based publish/subscribe without gaps.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gapless {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    context: typer.Context,
+    *,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Content-based publish/subscribe without gaps."""
+    context.obj.debug = debug
+
+
+@app.command("doctor")
+def _doctor(
+    context: typer.Context,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what this installation is made of, and which matching kernel it uses."""
+    context.obj.as_json = as_json
+    doctor.run(as_json=as_json)
+
+
+@app.command("explain")
+def _explain(
+    context: typer.Context,
+    filter_text: Annotated[str, typer.Argument(metavar="FILTER", help="The filter's text.")],
+    event: Annotated[
+        str | None,
+        typer.Argument(metavar="EVENT", help="An event's attributes as a JSON object."),
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what a filter means, and whether and why an event matches it."""
+    context.obj.as_json = as_json
+    explain.run(filter_text, event, as_json=as_json)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    settings = Settings()
+    try:
+        app(args=None if arguments is None else list(arguments), obj=settings, prog_name="gapless")
+    except SystemExit as exit_:
+        return exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
+    except GaplessError as error:
+        if settings.debug:
+            traceback.print_exc()
+        print_error(str(error), as_json=settings.as_json)
+        return EXIT_WRONG_INPUT
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough.
+        sys.stdout = None
+        return 0
+    return 0

@@ -1,0 +1,473 @@
+"""The syntax tree of a filter, and what may be put together.
+
+The parser and the builder both make their conditions here, so they agree on what each means and
+on what is refused. A condition is a *test* of one subject (an attribute, or a derived term), a
+*verdict* that is known already, or NOT, AND, OR over conditions.
+
+A test knows where it is true (``holds``) and where it is true or false (``within``); elsewhere it
+is unknown. So its negation is true on ``within`` less ``holds``, and unknown values need no care
+above this file. Constants are folded as they meet, by the rules of
+:mod:`gapless.content.expression`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Final, TypeAlias
+
+import msgspec
+
+from gapless.content import spans
+from gapless.content.expression import (
+    ALIKE,
+    EQUAL,
+    GREATER,
+    LESS,
+    UNEQUAL,
+    Arithmetic,
+    Attribute,
+    Comparison,
+    Constant,
+    Negative,
+    Term,
+    literal_text,
+)
+from gapless.content.like import Pattern
+from gapless.content.spans import ALL_NUMBERS, ALL_TEXTS, EMPTY, NUMBER_MAX, NUMBER_MIN, Spans
+from gapless.content.values import Number, Value, canonical_number
+from gapless.content.valueset import (
+    ALL_BOOLS,
+    ANY,
+    ANY_NUMBER,
+    ANY_TEXT,
+    FALSE_ONLY,
+    MISSING,
+    NOTHING,
+    PRESENT,
+    TRUE_ONLY,
+    ValueSet,
+    numbers,
+    one_of,
+    texts_like,
+)
+from gapless.core.errors import FilterLimitError
+from gapless.core.limits import FILTER_NESTING_MAX, FILTER_OPERATORS_MAX
+
+__all__ = [
+    "NEVER_KNOWN",
+    "OUTCOMES",
+    "All",
+    "Any",
+    "Condition",
+    "Misuse",
+    "Not",
+    "Operand",
+    "Test",
+    "Verdict",
+    "all_of",
+    "among",
+    "any_of",
+    "arithmetic",
+    "as_condition",
+    "between",
+    "both",
+    "compare",
+    "either",
+    "is_null",
+    "like",
+    "negated",
+    "negative",
+    "number_test",
+    "positive",
+    "range_test",
+    "refuted",
+    "text_test",
+]
+
+
+class Misuse(Exception):  # noqa: N818 - never seen outside: the parser and the builder reword it
+    """Two things were put together that cannot be; ``operand`` counts from 0 which is at fault."""
+
+    def __init__(self, problem: str, operand: int = 0) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.operand = operand
+
+
+class Operand(msgspec.Struct, frozen=True):
+    """A value: its term (None where folding found it unknown) and its operators' number."""
+
+    term: Term | None
+    operators: int = 0
+
+
+class Test(msgspec.Struct, frozen=True):
+    """A condition on one attribute (its name) or one term."""
+
+    __test__: ClassVar[bool] = False  # not one of pytest's
+    depth: ClassVar[int] = 0
+
+    subject: str | Term
+    holds: ValueSet
+    within: ValueSet
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """A condition that depends on nothing; None is *unknown*."""
+
+    depth: ClassVar[int] = 0
+
+    truth: bool | None
+
+
+class Not(msgspec.Struct, frozen=True):
+    """The negation of a condition."""
+
+    operand: Condition
+    depth: int
+
+
+class All(msgspec.Struct, frozen=True):
+    """Conditions joined by AND."""
+
+    parts: tuple[Condition, ...]
+    depth: int
+
+
+class Any(msgspec.Struct, frozen=True):
+    """Conditions joined by OR."""
+
+    parts: tuple[Condition, ...]
+    depth: int
+
+
+Condition: TypeAlias = Test | Verdict | Not | All | Any
+
+NEVER_KNOWN: Final = Verdict(None)
+
+_MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+OUTCOMES: Final[dict[str, ValueSet]] = {
+    "=": one_of([EQUAL, ALIKE]),
+    "<>": one_of([LESS, GREATER, UNEQUAL]),
+    "<": one_of([LESS]),
+    "<=": one_of([LESS, EQUAL]),
+    ">": one_of([GREATER]),
+    ">=": one_of([EQUAL, GREATER]),
+}
+"""The outcomes of a comparison of two terms for which each operator is true."""
+
+_ORDERED: Final = one_of([LESS, EQUAL, GREATER])
+_COMPARABLE: Final = one_of([LESS, EQUAL, GREATER, UNEQUAL, ALIKE])
+
+
+# --- conditions of conditions -------------------------------------------------------------------
+
+
+def all_of(parts: Sequence[Condition]) -> Condition:
+    """Join conditions by AND."""
+    if len(parts) == 1:
+        return parts[0]
+    return All(tuple(parts), _deeper(parts))
+
+
+def any_of(parts: Sequence[Condition]) -> Condition:
+    """Join conditions by OR."""
+    if len(parts) == 1:
+        return parts[0]
+    return Any(tuple(parts), _deeper(parts))
+
+
+def both(left: Condition, right: Condition) -> Condition:
+    """Join two conditions by AND; chains stay flat, however they are put together."""
+    return all_of(
+        (left.parts if isinstance(left, All) else (left,))
+        + (right.parts if isinstance(right, All) else (right,))
+    )
+
+
+def either(left: Condition, right: Condition) -> Condition:
+    """Join two conditions by OR; chains stay flat, however they are put together."""
+    return any_of(
+        (left.parts if isinstance(left, Any) else (left,))
+        + (right.parts if isinstance(right, Any) else (right,))
+    )
+
+
+def negated(operand: Condition) -> Condition:
+    """Put NOT before a condition."""
+    return operand.operand if isinstance(operand, Not) else Not(operand, _deeper((operand,)))
+
+
+def _deeper(parts: Iterable[Condition]) -> int:
+    depth = 1
+    for part in parts:
+        if part.depth >= depth:
+            depth = part.depth + 1
+    if depth > 2 * (FILTER_NESTING_MAX + 1):  # a parenthesis holds an OR of ANDs: two levels
+        raise FilterLimitError(
+            "AND, OR and NOT are nested too deeply; join conditions flatly",
+            "FILTER_NESTING_MAX",
+            FILTER_NESTING_MAX,
+        )
+    return depth
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def arithmetic(operator: str, left: Operand, right: Operand) -> Operand:
+    """Put together ``left operator right``; two constants become one."""
+    for place, operand in enumerate((left, right)):
+        _check_number(operand, place)
+    if left.term is None or right.term is None:
+        return Operand(None)
+    term = Arithmetic(operator, left.term, right.term)
+    if isinstance(left.term, Constant) and isinstance(right.term, Constant):
+        return _folded(term)
+    return Operand(term, _counted(left.operators + right.operators + 1))
+
+
+def negative(operand: Operand) -> Operand:
+    """Change a value's sign."""
+    _check_number(operand, 0)
+    if operand.term is None:
+        return operand
+    term = Negative(operand.term)
+    if isinstance(operand.term, Constant):
+        return _folded(term)
+    return Operand(term, _counted(operand.operators + 1))
+
+
+def positive(operand: Operand) -> Operand:
+    """Put ``+`` before a value, which says that it is a number: an attribute gets ``+ 0``."""
+    _check_number(operand, 0)
+    if isinstance(operand.term, Attribute):
+        return arithmetic("+", operand, Operand(Constant(0)))
+    return operand
+
+
+def _check_number(operand: Operand, place: int) -> None:
+    if isinstance(operand.term, Constant) and isinstance(operand.term.literal, bool | str):
+        kind = "a string" if isinstance(operand.term.literal, str) else "a truth value"
+        raise Misuse(f"arithmetic needs numbers; {operand.term} is {kind}", place)
+
+
+def _folded(term: Arithmetic | Negative) -> Operand:
+    value = term.value({})
+    return Operand(None if value is None else Constant(value))
+
+
+def _counted(operators: int) -> int:
+    if operators > FILTER_OPERATORS_MAX:
+        raise FilterLimitError(
+            f"one value has {operators} arithmetic operators; compute it before publishing",
+            "FILTER_OPERATORS_MAX",
+            FILTER_OPERATORS_MAX,
+        )
+    return operators
+
+
+# --- tests --------------------------------------------------------------------------------------
+
+
+def as_condition(operand: Operand) -> Condition:
+    """Read a value as a condition: an attribute means ``attribute = TRUE``."""
+    term = operand.term
+    if isinstance(term, Attribute):
+        return Test(term.name, TRUE_ONLY, ALL_BOOLS)
+    if isinstance(term, Constant) and isinstance(term.literal, bool):
+        return Verdict(term.literal)
+    raise Misuse("this is a value, not a condition; compare it with something")
+
+
+def compare(operator: str, left: Operand, right: Operand) -> Condition:
+    """Compare two values by one of ``= <> < <= > >=``."""
+    first, second = left.term, right.term
+    if operator not in ("=", "<>"):
+        for place, term in enumerate((first, second)):
+            if isinstance(term, Constant) and isinstance(term.literal, bool):
+                raise Misuse("TRUE and FALSE compare only with = and <>", place)
+    if first is None or second is None:
+        return NEVER_KNOWN
+    if isinstance(second, Constant):
+        if isinstance(first, Constant):
+            return _compare_constants(operator, first, second)
+        return _compare_constant(operator, first, second.literal, 1)
+    if isinstance(first, Constant):
+        return _compare_constant(_MIRRORED[operator], second, first.literal, 0)
+    return _compare_terms(operator, first, second)
+
+
+def between(operand: Operand, low: Operand, high: Operand) -> Condition:
+    """Say ``operand >= low AND operand <= high``, as one test where that is possible."""
+    term = operand.term
+    if isinstance(low.term, Constant) and isinstance(high.term, Constant):
+        least, most = low.term.literal, high.term.literal
+        if _are_numbers((least, most)) and isinstance(term, Attribute | Arithmetic | Negative):
+            subject = term.name if isinstance(term, Attribute) else term
+            return Test(subject, numbers(closed(_tidy(least), _tidy(most))), ANY_NUMBER)
+        if isinstance(least, str) and isinstance(most, str) and isinstance(term, Attribute):
+            return Test(term.name, ValueSet(EMPTY, closed(least, most)), ANY_TEXT)
+    above = compare(">=", operand, low)
+    try:
+        below = compare("<=", operand, high)
+    except Misuse as misuse:  # its second operand is our third
+        raise Misuse(misuse.problem, 2 * misuse.operand) from None
+    return all_of((above, below))
+
+
+def among(operand: Operand, values: Sequence[Value]) -> Condition:
+    """Say that the operand equals one of the values (at least one)."""
+    term = operand.term
+    if term is None:
+        return NEVER_KNOWN
+    if isinstance(term, Constant):
+        return _first_true(_compare_constants("=", term, Constant(value)) for value in values)
+    tidied = [_tidy(value) for value in values]
+    holds = one_of(tidied)
+    if isinstance(term, Attribute):
+        families = [family for family in (ANY_NUMBER, ANY_TEXT, ALL_BOOLS) if _meets(holds, family)]
+        # Against several families one comparison is always unknown, so it is never false.
+        return Test(term.name, holds, families[0] if len(families) == 1 else holds)
+    for place, value in enumerate(values):
+        if isinstance(value, bool | str):
+            raise Misuse(_unlike(value), place + 1)
+    return Test(term, holds, ANY_NUMBER)
+
+
+def like(operand: Operand, pattern: Pattern) -> Condition:
+    """Say that an attribute is a text that fits a pattern."""
+    if not isinstance(operand.term, Attribute):
+        raise Misuse("LIKE needs the name of an attribute on its left")
+    return Test(operand.term.name, texts_like(pattern, wanted=True), ANY_TEXT)
+
+
+def is_null(operand: Operand, *, wanted: bool) -> Condition:
+    """Say that an attribute is missing (or, not ``wanted``, that it is there)."""
+    if not isinstance(operand.term, Attribute):
+        raise Misuse("IS NULL needs the name of an attribute on its left")
+    return Test(operand.term.name, MISSING if wanted else PRESENT, ANY)
+
+
+def refuted(test: Test) -> ValueSet:
+    """Return where a test is false."""
+    holds, within = test.holds, test.within
+    if holds.patterns:
+        ((pattern, wanted),) = holds.patterns
+        return texts_like(pattern, not wanted)
+    return ValueSet(
+        spans.intersection(within.numbers, spans.complement(holds.numbers, ALL_NUMBERS)),
+        spans.intersection(within.texts, spans.complement(holds.texts, ALL_TEXTS)),
+        within.bools & ~holds.bools,
+        within.null and not holds.null,
+        within.nan and not holds.nan,
+    )
+
+
+def number_test(name: str, operator: str, value: Number) -> Test:
+    """Compare an attribute with a number."""
+    return Test(name, numbers(_half_line(operator, canonical_number(value))), ANY_NUMBER)
+
+
+def text_test(name: str, operator: str, value: str) -> Test:
+    """Compare an attribute with a text."""
+    return Test(name, ValueSet(EMPTY, _text_half_line(operator, value)), ANY_TEXT)
+
+
+def range_test(name: str, low: Number, high: Number) -> Test:
+    """Say that an attribute is a number between two."""
+    return Test(name, numbers(closed(canonical_number(low), canonical_number(high))), ANY_NUMBER)
+
+
+def closed(low: Value, high: Value) -> Spans:
+    """Return the set from ``low`` to ``high``, both of them in it."""
+    return ((low, 0), (high, 1)) if low <= high else EMPTY  # type: ignore[operator]
+
+
+def _tidy(value: Value) -> Value:
+    return canonical_number(value) if isinstance(value, float) else value
+
+
+def _half_line(operator: str, value: Number) -> Spans:
+    if operator == "=":
+        return ((value, 0), (value, 1))
+    if operator == "<":
+        return (NUMBER_MIN, (value, 0))
+    if operator == "<=":
+        return (NUMBER_MIN, (value, 1))
+    if operator == ">":
+        return ((value, 1), NUMBER_MAX)
+    if operator == ">=":
+        return ((value, 0), NUMBER_MAX)
+    return (NUMBER_MIN, (value, 0), (value, 1), NUMBER_MAX)
+
+
+def _text_half_line(operator: str, value: str) -> Spans:
+    low, high = ALL_TEXTS
+    if operator == "=":
+        return ((value, 0), (value, 1))
+    if operator == "<":
+        return (low, (value, 0)) if value else EMPTY
+    if operator == "<=":
+        return (low, (value, 1))
+    if operator == ">":
+        return ((value, 1), high)
+    if operator == ">=":
+        return ((value, 0), high)
+    return spans.complement(spans.point(value), ALL_TEXTS)
+
+
+def _compare_constant(operator: str, term: Term, value: Value, place: int) -> Condition:
+    if isinstance(term, Attribute):
+        if isinstance(value, bool):
+            holds = TRUE_ONLY if value is (operator == "=") else FALSE_ONLY
+            return Test(term.name, holds, ALL_BOOLS)
+        if isinstance(value, str):
+            return text_test(term.name, operator, value)
+        return number_test(term.name, operator, value)
+    if isinstance(value, bool | str):
+        raise Misuse(_unlike(value), place)
+    return Test(term, numbers(_half_line(operator, canonical_number(value))), ANY_NUMBER)
+
+
+def _compare_constants(operator: str, left: Constant, right: Constant) -> Verdict:
+    outcome = Comparison(left, right).value({})
+    if outcome is None:
+        return NEVER_KNOWN
+    return Verdict(OUTCOMES[operator].contains(outcome))
+
+
+def _compare_terms(operator: str, left: Term, right: Term) -> Condition:
+    within = _COMPARABLE if operator in ("=", "<>") else _ORDERED
+    if left == right:
+        return _compare_same(operator, left)
+    if str(left) > str(right):
+        left, right, operator = right, left, _MIRRORED[operator]
+    return Test(Comparison(left, right), OUTCOMES[operator], within)
+
+
+def _compare_same(operator: str, term: Term) -> Condition:
+    """Compare a term with itself: equal wherever it is known."""
+    if isinstance(term, Attribute):
+        known = ValueSet(ALL_NUMBERS, ALL_TEXTS, ALL_BOOLS.bools if operator in ("=", "<>") else 0)
+        return Test(term.name, known if "=" in operator else NOTHING, known)
+    return Test(term, ANY_NUMBER if "=" in operator else NOTHING, ANY_NUMBER)
+
+
+def _first_true(verdicts: Iterable[Verdict]) -> Verdict:
+    """Join verdicts by OR."""
+    truths = {verdict.truth for verdict in verdicts}
+    return Verdict(True) if True in truths else NEVER_KNOWN if None in truths else Verdict(False)
+
+
+def _are_numbers(values: Iterable[Value]) -> bool:
+    return not any(isinstance(value, bool | str) for value in values)
+
+
+def _meets(holds: ValueSet, family: ValueSet) -> bool:
+    return not holds.intersection(family).is_empty
+
+
+def _unlike(value: Value) -> str:
+    return f"arithmetic gives a number, which never compares with {literal_text(value)}"

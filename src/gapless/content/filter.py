@@ -1,0 +1,154 @@
+"""Filters: what a subscriber asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gapless.content.condition import Condition, both, either, negated
+from gapless.content.conjunction import Conjunction
+from gapless.content.evaluate import Matcher, matcher
+from gapless.content.normal import conjoined, disjoined, normalise
+from gapless.content.parser import parse
+from gapless.content.values import Attributes
+from gapless.core.errors import FilterTypeError
+
+__all__ = ["Filter"]
+
+
+class Filter:
+    """A condition on the attributes of events, in its normal form. Immutable.
+
+    >>> cheap = Filter("symbol = 'IBM' AND price BETWEEN 80 AND 90")
+    >>> cheap.matches({"symbol": "IBM", "price": 85.5})
+    True
+    >>> Filter("symbol = 'IBM' AND price > 0").covers(cheap)
+    True
+
+    Two filters are equal if their normal forms are. ``&``, ``|`` and ``~`` are AND, OR and NOT
+    of the selector language. NOT depends on where a condition is *unknown*, which the normal
+    form does not say, so ``~`` negates the condition as it was written: the text given, or what
+    the builder and the operators put together, also after pickling. A filter made of conjunctions
+    is negated as its ``str()`` reads.
+    """
+
+    __slots__ = ("_conjunctions", "_matcher", "_source")
+
+    _conjunctions: tuple[Conjunction, ...]
+    _matcher: Matcher | None
+    """Made when first needed: a filter that only goes into an index never needs it."""
+
+    _source: str | Condition | None
+    """What the filter was made from; None if that was its conjunctions."""
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise FilterTypeError(
+                f"a filter is made from its text, not from a {type(text).__name__}; "
+                "in Python code F builds one: F.price > 90"
+            )
+        self._conjunctions = normalise(parse(text))
+        self._source = text
+        self._matcher = None
+
+    @classmethod
+    def of(cls, conjunctions: Iterable[Conjunction]) -> Filter:
+        """Return the filter that matches where one of the conjunctions does."""
+        return cls._made(disjoined(tuple(conjunctions)), None)
+
+    @classmethod
+    def of_condition(cls, condition: Condition) -> Filter:
+        """Return the filter of a condition, as the builder makes it."""
+        return cls._made(normalise(condition), condition)
+
+    @classmethod
+    def _made(cls, conjunctions: tuple[Conjunction, ...], source: Condition | None) -> Filter:
+        made = cls.__new__(cls)
+        made._conjunctions = conjunctions  # noqa: SLF001
+        made._source = source  # noqa: SLF001
+        made._matcher = None  # noqa: SLF001
+        return made
+
+    @property
+    def conjunctions(self) -> tuple[Conjunction, ...]:
+        """The normal form: an event matches if one of these does. None at all match nothing."""
+        return self._conjunctions
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """The names of the attributes on which the normal form depends."""
+        return frozenset(name for one in self._conjunctions for name, _ in one.constraints)
+
+    def matches(self, attributes: Attributes) -> bool:
+        """Say whether an event with these attributes matches (None is the same as missing)."""
+        if self._matcher is None:
+            self._matcher = matcher(self._conjunctions)
+        return self._matcher(attributes)
+
+    def covers(self, other: Filter) -> bool:
+        """Say whether every event that matches ``other`` matches this; may miss, never lies."""
+        return all(
+            any(ours.covers(theirs) for ours in self._conjunctions)
+            for theirs in other._conjunctions
+        )
+
+    def intersects(self, other: Filter) -> bool:
+        """Say whether some event may match both; may say so wrongly, never misses."""
+        return any(
+            ours.intersects(theirs) for ours in self._conjunctions for theirs in other._conjunctions
+        )
+
+    def __and__(self, other: Filter) -> Filter:
+        if not isinstance(other, Filter):
+            return NotImplemented
+        condition = both(self._condition(), other._condition())
+        return self._made(conjoined(self._conjunctions, other._conjunctions), condition)
+
+    def __or__(self, other: Filter) -> Filter:
+        if not isinstance(other, Filter):
+            return NotImplemented
+        condition = either(self._condition(), other._condition())
+        return self._made(disjoined(self._conjunctions, other._conjunctions), condition)
+
+    def __invert__(self) -> Filter:
+        return self.of_condition(negated(self._condition()))
+
+    def _condition(self) -> Condition:
+        if self._source is None:
+            return parse(str(self))
+        return parse(self._source) if isinstance(self._source, str) else self._source
+
+    def __bool__(self) -> bool:
+        raise FilterTypeError(
+            "a filter is neither true nor false by itself; join filters with & | ~ instead of "
+            "and, or, not, and write F.x.between(1, 5) or (F.x > 1) & (F.x < 5) "
+            "instead of 1 < F.x < 5"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Filter):
+            return NotImplemented
+        return self._conjunctions == other._conjunctions
+
+    def __hash__(self) -> int:
+        return hash(self._conjunctions)
+
+    def __str__(self) -> str:
+        """Return the canonical text; ``Filter(str(f)) == f``."""
+        return " OR ".join(map(str, self._conjunctions)) or "FALSE"
+
+    def __repr__(self) -> str:
+        return f"Filter({str(self)!r})"
+
+    def __copy__(self) -> Filter:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Filter:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self._source, str):
+            return (Filter, (self._source,))
+        if self._source is None:
+            return (Filter.of, (self._conjunctions,))
+        return (Filter.of_condition, (self._source,))

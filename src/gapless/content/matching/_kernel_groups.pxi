@@ -1,0 +1,215 @@
+# Groups of slots: their bit rows, and where the buckets of a row begin.
+
+
+cdef class Bounds:
+    """Where the number buckets of a column begin; remembers the bucket of the present event."""
+
+    cdef double at[BOUNDS]
+    cdef int count
+    cdef uint64_t epoch
+    cdef int remembered
+
+    @staticmethod
+    cdef Bounds of(list ends):
+        cdef Bounds bounds = Bounds()
+        cdef Py_ssize_t i
+        distinct = sorted(set(ends))
+        cdef Py_ssize_t size = len(distinct)
+        if size > BOUNDS:
+            # by rank in the sample, not by value: crowded stretches get narrow buckets
+            ends.sort()
+            distinct = sorted({ends[(i + 1) * len(ends) // (BOUNDS + 1)] for i in range(BOUNDS)})
+            size = len(distinct)
+        for i in range(size):
+            bounds.at[i] = distinct[i]
+        bounds.count = <int>size
+        return bounds
+
+    cdef inline int row(self, double number) noexcept:
+        cdef int low = 0, high = self.count, middle
+        while low < high:
+            middle = (low + high) >> 1
+            if self.at[middle] <= number:
+                low = middle + 1
+            else:
+                high = middle
+        return NUMBER_ROW + low
+
+    cdef inline int row_now(self, double number, uint64_t epoch) noexcept:
+        if self.epoch != epoch:
+            self.epoch = epoch
+            self.remembered = self.row(number)
+        return self.remembered
+
+
+cdef uint64_t allowed_rows(const range_t *part, Bounds bounds) except? 0:
+    """Return the buckets in which some value meets the condition, a bit each."""
+    cdef uint64_t rows = 0
+    cdef int low, high
+    while True:
+        if part.kind == NUMBER:
+            low = bounds.row(part.low)
+            high = bounds.row(part.high)
+            rows |= ((<uint64_t>2 << (high - low)) - 1) << low
+        elif part.kind == TEXT:
+            rows |= TEXT_BITS
+        elif part.kind == ONE_TEXT:
+            rows |= <uint64_t>1 << text_row(part.text)
+        else:
+            rows |= <uint64_t>1 << part.kind
+        if not part.more:
+            return rows
+        part += 1
+
+
+cdef inline int text_row(PyObject *text) except -1:
+    return TEXT_ROW + <int>(<size_t>PyObject_Hash(<object>text) % TEXT_ROWS)
+
+
+# The bit rows of one attribute in one group. A plain struct: a search reads one for every
+# attribute of every group it visits, so they have to lie together.
+ctypedef struct column_t:
+    uint64_t *rows
+    PyObject *bounds  # owned
+    uint64_t ever_allowed
+    uint32_t attribute
+
+
+cdef int reserve_column(column_t *column, size_t words, size_t old_words) except -1:
+    """Make room for more positions."""
+    cdef int row
+    cdef uint64_t *rows = <uint64_t *>grown(NULL, ROWS_STORED * words * sizeof(uint64_t))
+    memset(rows, 0, ROWS_STORED * words * sizeof(uint64_t))
+    if column.rows != NULL:
+        for row in range(ROWS_STORED):
+            memcpy(rows + row * words, column.rows + row * old_words,
+                   old_words * sizeof(uint64_t))
+        PyMem_Free(column.rows)
+    column.rows = rows
+    return 0
+
+
+cdef int mark_column(column_t *column, const range_t *part, uint32_t position, size_t words,
+                     bint on) except -1:
+    """Note (or forget) in which buckets the condition of a position cannot hold."""
+    cdef uint64_t allowed = allowed_rows(part, <Bounds>column.bounds)
+    cdef uint64_t excluded = ~allowed
+    cdef uint64_t bit = <uint64_t>1 << (position & 63)
+    cdef uint64_t *word = column.rows + (position >> 6)
+    cdef int row
+    if on:
+        column.ever_allowed |= allowed
+        word[CONSTRAINED_ROW * words] |= bit
+    else:
+        word[CONSTRAINED_ROW * words] &= ~bit
+    while excluded:
+        row = lowest_bit(excluded)
+        excluded &= excluded - 1
+        if on:
+            word[row * words] |= bit
+        else:
+            word[row * words] &= ~bit
+    return 0
+
+
+cdef class Group:
+    """The slots that events find by one key."""
+
+    cdef int kind
+    cdef uint32_t attribute
+    cdef object key
+    cdef uint32_t *slots
+    cdef uint64_t *live
+    cdef uint32_t count, top, capacity, sliced_at
+    cdef size_t words
+    cdef column_t *columns
+    cdef int column_count  # 0 while small
+    cdef bint sliced
+
+    def __dealloc__(self):
+        self.drop_columns()
+        PyMem_Free(self.slots)
+        PyMem_Free(self.live)
+
+    cdef int drop_columns(self) except -1:
+        cdef int i
+        for i in range(self.column_count):
+            PyMem_Free(self.columns[i].rows)
+            Py_XDECREF(self.columns[i].bounds)
+        PyMem_Free(self.columns)
+        self.columns = NULL
+        self.column_count = 0
+        return 0
+
+    cdef column_t *add_column(self, uint32_t attribute, Bounds bounds) except NULL:
+        self.columns = <column_t *>grown(
+            self.columns, (self.column_count + 1) * sizeof(column_t))
+        cdef column_t *column = &self.columns[self.column_count]
+        column.rows = NULL
+        column.attribute = attribute
+        column.ever_allowed = 0
+        column.bounds = <PyObject *>bounds
+        Py_INCREF(bounds)
+        self.column_count += 1
+        reserve_column(column, self.words, 0)
+        return column
+
+    cdef uint32_t take_position(self) except? 0xFFFFFFFF:
+        """Return a free position: a hole if there is one, else a new one at the end."""
+        cdef size_t word
+        cdef uint32_t position = self.top
+        if self.count < self.top:
+            for word in range(self.words):
+                if ~self.live[word]:
+                    position = <uint32_t>(word * 64 + lowest_bit(~self.live[word]))
+                    break
+        if position == self.capacity:
+            self.double()
+        if position == self.top:
+            self.top += 1
+        self.live[position >> 6] |= <uint64_t>1 << (position & 63)
+        self.count += 1
+        return position
+
+    cdef int double(self) except -1:
+        cdef uint32_t capacity = self.capacity * 2 if self.capacity else 2
+        cdef size_t words = (capacity + 63) >> 6
+        cdef int i
+        self.slots = <uint32_t *>grown(self.slots, capacity * sizeof(uint32_t))
+        if words != self.words:
+            self.live = <uint64_t *>grown(self.live, words * sizeof(uint64_t))
+            memset(self.live + self.words, 0, (words - self.words) * sizeof(uint64_t))
+            for i in range(self.column_count):
+                reserve_column(&self.columns[i], words, self.words)
+            self.words = words
+        self.capacity = capacity
+        return 0
+
+    cdef column_t *column(self, uint32_t attribute) noexcept:
+        cdef int i
+        for i in range(self.column_count):
+            if self.columns[i].attribute == attribute:
+                return &self.columns[i]
+        return NULL
+
+
+cdef class Attribute:
+    """What the index knows of one attribute: the groups it leads to, and its shared bounds."""
+
+    cdef uint32_t number, uses
+    cdef str name
+    cdef dict equal  # value -> Group; 1 and 1.0 are one key, bools are kept apart
+    cdef dict prefixes
+    cdef tuple lengths
+    cdef Group when_true, when_false, present
+    cdef Bounds bounds
+    cdef uint32_t bounds_from
+    cdef dict users  # Group found by another attribute -> how many of its slots ask for this one
+
+    def __cinit__(self, uint32_t number, str name):
+        self.number = number
+        self.name = name
+        self.equal = {}
+        self.prefixes = {}
+        self.lengths = ()
+        self.users = {}

@@ -1,0 +1,186 @@
+"""The covering forest: which conjunctions have to be told to others, and which are covered.
+
+A root is covered by no other conjunction that the forest knows of; every other conjunction hangs
+below one that covers it. Only the roots are indexed, so a newcomer is compared with the few roots
+that the index finds, not with all (VT 4.1.2 keeps a graph of all coverings; what is propagated,
+its roots, is the same). A newcomer without coverer takes over the roots it covers; removing a
+root hangs its children under other roots, or makes them roots.
+
+Covering may be missed, which leaves a root too many and is safe; it is never claimed wrongly.
+Equal conjunctions are one node, counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gapless.content.conjunction import Conjunction
+from gapless.content.matching.kernel import new_engine
+from gapless.content.matching.plan import Plan, Planner
+
+__all__ = ["CoveringForest", "RootChange"]
+
+
+class RootChange(NamedTuple):
+    """What became a root and what is no longer one, in the order it happened."""
+
+    added: tuple[Conjunction, ...] = ()
+    removed: tuple[Conjunction, ...] = ()
+
+
+NO_CHANGE = RootChange()
+
+
+class _Node:
+    """A conjunction in the forest; ``slot`` is set while it is a root."""
+
+    __slots__ = ("children", "conjunction", "copies", "parent", "slot")
+
+    def __init__(self, conjunction: Conjunction) -> None:
+        self.conjunction = conjunction
+        self.copies = 1
+        self.parent: _Node | None = None
+        self.children: dict[Conjunction, _Node] = {}
+        self.slot: int | None = None
+
+
+class CoveringForest:
+    """Conjunctions ordered by covering.
+
+    >>> from gapless import Filter
+    >>> wide, narrow = (Filter(text).conjunctions[0] for text in ("a > 1", "a > 5"))
+    >>> forest = CoveringForest()
+    >>> forest.insert(narrow).added == (narrow,)
+    True
+    >>> forest.insert(wide) == RootChange(added=(wide,), removed=(narrow,))
+    True
+    >>> forest.remove(wide) == RootChange(added=(narrow,), removed=(wide,))
+    True
+    """
+
+    def __init__(self, *, kernel: str | None = None) -> None:
+        self._engine = new_engine(kernel, covering=True)
+        self._planner = Planner()
+        self._nodes: dict[Conjunction, _Node] = {}
+        self._roots: dict[int, _Node] = {}
+
+    def __len__(self) -> int:
+        """Return the number of different conjunctions."""
+        return len(self._nodes)
+
+    def __contains__(self, conjunction: Conjunction) -> bool:
+        return conjunction in self._nodes
+
+    def __iter__(self) -> Iterator[Conjunction]:
+        """Go through the different conjunctions, oldest first."""
+        return iter(self._nodes)
+
+    @property
+    def roots(self) -> frozenset[Conjunction]:
+        """The conjunctions that no other covers."""
+        return frozenset(node.conjunction for node in self._roots.values())
+
+    def is_root(self, conjunction: Conjunction) -> bool:
+        """Say whether the conjunction is a root; KeyError if it is not in the forest."""
+        return self._nodes[conjunction].slot is not None
+
+    def parent(self, conjunction: Conjunction) -> Conjunction | None:
+        """Return the coverer it hangs under, None for a root; KeyError if it is not here."""
+        parent = self._nodes[conjunction].parent
+        return None if parent is None else parent.conjunction
+
+    def coverer(self, conjunction: Conjunction) -> Conjunction | None:
+        """Return a root that covers (or equals) the conjunction, in the forest or not, if any."""
+        node = self._nodes.get(conjunction)
+        while node is not None and node.parent is not None:
+            node = node.parent
+        if node is None:
+            node = self._find_coverer(conjunction, self._planner.plan(conjunction))
+        return None if node is None else node.conjunction
+
+    def insert(self, conjunction: Conjunction) -> RootChange:
+        """Add a conjunction and return what changed at the roots."""
+        node = self._nodes.get(conjunction)
+        if node is not None:
+            node.copies += 1
+            return NO_CHANGE
+        node = self._nodes[conjunction] = _Node(conjunction)
+        return self._settle(node)
+
+    def remove(self, conjunction: Conjunction) -> RootChange:
+        """Take one copy out and return what changed at the roots; KeyError if there is none."""
+        node = self._nodes[conjunction]
+        node.copies -= 1
+        if node.copies:
+            return NO_CHANGE
+        del self._nodes[conjunction]
+        if node.parent is not None:
+            # covering is transitive: what this one covered, its coverer covers
+            del node.parent.children[conjunction]
+            for child in node.children.values():
+                _hang(child, node.parent)
+            return NO_CHANGE
+        self._uproot(node)
+        return self._resettle(node)
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts for people."""
+        return {
+            "conjunctions": len(self._nodes),
+            "roots": len(self._roots),
+            **self._engine.statistics(),
+        }
+
+    def _resettle(self, gone: _Node) -> RootChange:
+        """Find a new place for each child of a root that is gone."""
+        added: dict[Conjunction, None] = {}
+        removed = {gone.conjunction: None}
+        for child in gone.children.values():
+            child.parent = None
+            change = self._settle(child)
+            added.update(dict.fromkeys(change.added))
+            for conjunction in change.removed:
+                if conjunction in added:
+                    del added[conjunction]  # promoted a moment ago: never seen from outside
+                else:
+                    removed[conjunction] = None
+        return RootChange(tuple(added), tuple(removed))
+
+    def _settle(self, node: _Node) -> RootChange:
+        """Hang a node under a coverer, or make it a root above the roots it covers."""
+        plan = self._planner.plan(node.conjunction)
+        coverer = self._find_coverer(node.conjunction, plan)
+        if coverer is not None:
+            _hang(node, coverer)
+            return NO_CHANGE
+        taken = [
+            root
+            for slot in self._engine.covered(plan)
+            if node.conjunction.covers((root := self._roots[slot]).conjunction)
+        ]
+        for root in taken:
+            self._uproot(root)
+            _hang(root, node)
+        node.slot = self._engine.insert(plan)
+        self._planner.added(plan)
+        self._roots[node.slot] = node
+        return RootChange((node.conjunction,), tuple(root.conjunction for root in taken))
+
+    def _find_coverer(self, conjunction: Conjunction, plan: Plan) -> _Node | None:
+        for slot in self._engine.coverers(plan):
+            root = self._roots[slot]
+            if root.conjunction.covers(conjunction):
+                return root
+        return None
+
+    def _uproot(self, node: _Node) -> None:
+        assert node.slot is not None
+        self._planner.forget(self._engine.delete(node.slot))
+        del self._roots[node.slot]
+        node.slot = None
+
+
+def _hang(node: _Node, parent: _Node) -> None:
+    node.parent = parent
+    parent.children[node.conjunction] = node

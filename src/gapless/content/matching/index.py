@@ -1,0 +1,76 @@
+"""The matching index: which filters an event matches."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from gapless.content.filter import Filter
+from gapless.content.matching.kernel import new_engine
+from gapless.content.matching.table import SlotTable
+from gapless.content.values import Attributes
+
+__all__ = ["MatchIndex"]
+
+
+class MatchIndex:
+    """A set of filters under keys, and the question which of them an event matches.
+
+    >>> from gapless import Filter, MatchIndex
+    >>> index = MatchIndex()
+    >>> index.add("desk", Filter("symbol = 'IBM' AND price > 90"))
+    >>> index.add("audit", Filter("price IS NOT NULL"))
+    >>> sorted(index.match({"symbol": "IBM", "price": 91.5}))
+    ['audit', 'desk']
+    >>> index.remove("audit")
+    >>> index.match({"symbol": "IBM", "price": 12})
+    frozenset()
+
+    A key is any hashable object. The filters themselves are not kept. ``kernel`` is
+    ``"compiled"`` or ``"twin"``; unless given, the fastest there is.
+    """
+
+    def __init__(self, *, kernel: str | None = None) -> None:
+        self._engine = new_engine(kernel)
+        self._table = SlotTable(self._engine)
+        self._slots: dict[Hashable, int | tuple[int, ...]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of keys."""
+        return len(self._slots)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._slots
+
+    def add(self, key: Hashable, filter: Filter) -> None:  # noqa: A002 - the natural name
+        """Put a filter under a key; a filter that the key had before is replaced."""
+        if not isinstance(filter, Filter):
+            raise TypeError(
+                f"add() takes a Filter, not a {type(filter).__name__}; write Filter(text)"
+            )
+        slots = tuple(self._table.acquire(conjunction) for conjunction in filter.conjunctions)
+        if key in self._slots:
+            self.remove(key)
+        for slot in slots:
+            self._engine.own(slot, key)
+        # most filters have one conjunction, and an int is much smaller than a tuple of one
+        self._slots[key] = slots[0] if len(slots) == 1 else slots
+
+    def remove(self, key: Hashable) -> None:
+        """Take a key and its filter out; KeyError if it is not there."""
+        slots = self._slots.pop(key)
+        for slot in (slots,) if isinstance(slots, int) else slots:
+            self._engine.disown(slot, key)
+            self._table.release(slot)
+
+    def match(self, attributes: Attributes) -> frozenset[Any]:
+        """Return the keys of the filters that an event with these attributes matches."""
+        return self._engine.match(attributes)
+
+    def match_batch(self, events: Iterable[Attributes]) -> list[frozenset[Any]]:
+        """Return the keys for each of several events, in their order."""
+        return self._engine.match_batch(events)
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts for people: keys, distinct conjunctions, groups by way in."""
+        return {"keys": len(self._slots), **self._engine.statistics()}

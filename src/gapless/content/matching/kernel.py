@@ -1,0 +1,94 @@
+"""Which engine runs: the compiled kernel where it was built, else its Python twin.
+
+``GAPLESS_KERNEL=twin`` or ``=compiled`` in the environment forces one. The choice changes speed
+and nothing else; it is the only thing this room reads from its surroundings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterable
+from typing import Any, Protocol
+
+from gapless.content.matching import twin
+from gapless.content.matching.plan import Plan
+from gapless.content.values import Attributes
+from gapless.core.errors import UsageError
+
+__all__ = ["COMPILED", "KERNEL", "KERNEL_REASON", "Engine", "new_engine"]
+
+
+class Engine(Protocol):
+    """Slots, found by events. A slot is a small int; plans go in, slots and owners come out."""
+
+    def insert(self, plan: Plan) -> int:
+        """Store a plan and return its slot."""
+
+    def delete(self, slot: int) -> list[str]:
+        """Forget a slot; return the attributes that no slot asks for any more."""
+
+    def own(self, slot: int, key: Hashable) -> None:
+        """Make ``key`` an owner of the slot."""
+
+    def disown(self, slot: int, key: Hashable) -> None:
+        """Take ``key`` off the slot's owners."""
+
+    def set_links(self, slot: int, mask: int) -> None:
+        """Say which links want what the slot matches."""
+
+    def set_all_links(self, mask: int) -> None:
+        """Say which links there are."""
+
+    def match(self, attributes: Attributes) -> frozenset[Any]:
+        """Return the owners of the slots that the event matches."""
+
+    def match_batch(self, events: Iterable[Attributes]) -> list[frozenset[Any]]:
+        """Return the owners for each event."""
+
+    def route(self, attributes: Attributes) -> tuple[int, frozenset[Any]]:
+        """Return the links and the owners of the slots that the event matches."""
+
+    def find(self, attributes: Attributes) -> list[int]:
+        """Return the slots that the event matches, in order."""
+
+    def coverers(self, plan: Plan) -> list[int]:
+        """Return, in order, the slots that may cover the plan's conjunction."""
+
+    def covered(self, plan: Plan) -> list[int]:
+        """Return, in order, the slots that the plan's conjunction may cover."""
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts for people."""
+
+
+COMPILED: Any = None
+"""The compiled engine class, or None where it was not built."""
+
+try:
+    from gapless.content.matching import _kernel
+except ImportError as error:
+    _built = f"the compiled kernel is not there ({error}); the twin does the same, slower"
+else:
+    COMPILED = _kernel.Engine
+    _built = "the compiled kernel was built with the package"
+
+_forced = os.environ.get("GAPLESS_KERNEL", "")
+
+KERNEL = _forced or ("twin" if COMPILED is None else "compiled")
+"""Which engine an index takes unless it is told otherwise: ``"compiled"`` or ``"twin"``."""
+
+KERNEL_REASON = f"GAPLESS_KERNEL={_forced} is set" if _forced else _built
+"""Why, in a sentence."""
+
+
+def new_engine(kernel: str | None = None, covering: bool = False) -> Engine:
+    """Return an empty engine; ``covering`` says whether it will be asked who covers whom."""
+    chosen = kernel or KERNEL
+    if chosen == "twin":
+        return twin.Engine(covering)
+    if chosen != "compiled":
+        raise UsageError(f"kernel {chosen!r} is neither 'compiled' nor 'twin'")
+    if COMPILED is None:
+        raise UsageError(f"kernel 'compiled' cannot be used: {_built}")
+    engine: Engine = COMPILED(covering)
+    return engine

@@ -1,0 +1,288 @@
+"""How a conjunction is stored in the index: its way in, what to verify, what is left to Python.
+
+An engine (compiled or twin) knows nothing of value sets. It stores, per slot:
+
+- an **access**: the one condition by which events find the slot: an attribute equals one of a few
+  values, begins with a prefix, or is merely present; or nothing (every event);
+- **ranges**: per attribute, the alternatives of which one must hold: a closed interval of numbers,
+  one text, any text, TRUE, FALSE, NaN, or missing;
+- a **check**: a smaller conjunction with what ranges cannot say (ranges of texts, patterns, derived
+  terms), asked last and only of survivors.
+
+Numbers are compared exactly though the engine holds doubles: a number is the pair (nearest
+double, twice what rounding lost), and pairs are ordered as the numbers are. An open end lies one
+half-step inside: ``> 5`` is ``>= (5.0, 1)``, ``< 5`` is ``<= (5.0, -1)``. So every interval is
+closed and ints above 2**53 need no special case.
+"""
+
+from __future__ import annotations
+
+import enum
+import marshal
+import zlib
+from hashlib import blake2b
+from typing import Final, NamedTuple, TypeAlias
+
+from gapless.content import spans
+from gapless.content.conjunction import Conjunction
+from gapless.content.spans import ALL_TEXTS, Cut, Spans
+from gapless.content.values import Number, Value
+from gapless.content.valueset import ValueSet
+from gapless.core.limits import ACCESS_VALUES_MAX
+
+__all__ = ["Access", "AccessKind", "Kind", "Plan", "Planner", "Ranges", "encode_number", "points"]
+
+_EXACT_INT: Final = 2**53
+_SIMILAR: Final = 16
+
+
+class Kind(enum.IntEnum):
+    """What an event's value is, and what an alternative asks for. The engines share the numbers."""
+
+    MISSING = 0
+    FALSE = 1
+    TRUE = 2
+    NAN = 3
+    NUMBER = 4
+    TEXT = 5
+    """A text; as an alternative: any text."""
+    ONE_TEXT = 6
+    """As an alternative: this text."""
+
+
+class AccessKind(enum.IntEnum):
+    """By which kind of condition events find a slot."""
+
+    EQUAL = 0
+    PREFIX = 1
+    PRESENT = 2
+    ALWAYS = 3
+
+
+Alternative: TypeAlias = tuple[int, float, int, float, int, str | None]
+"""(kind, low, low step, high, high step, text)"""
+
+Ranges: TypeAlias = tuple[tuple[str, tuple[Alternative, ...]], ...]
+"""Alternatives by attribute."""
+
+# plain ints: looking up a member of an enum costs more than using it
+_NUMBER: Final = Kind.NUMBER.value
+_ONE_TEXT: Final = Kind.ONE_TEXT.value
+_MISSING: Final[Alternative] = (Kind.MISSING.value, 0.0, 0, 0.0, 0, None)
+_FALSE: Final[Alternative] = (Kind.FALSE.value, 0.0, 0, 0.0, 0, None)
+_TRUE: Final[Alternative] = (Kind.TRUE.value, 0.0, 0, 0.0, 0, None)
+_NAN: Final[Alternative] = (Kind.NAN.value, 0.0, 0, 0.0, 0, None)
+_TEXT: Final[Alternative] = (Kind.TEXT.value, 0.0, 0, 0.0, 0, None)
+
+
+class Access(NamedTuple):
+    """The way in. ``values`` are the points of EQUAL or the one prefix of PREFIX."""
+
+    kind: AccessKind
+    attribute: str
+    values: tuple[Value, ...]
+
+
+class Plan(NamedTuple):
+    """A conjunction as an engine takes it."""
+
+    access: Access
+    ranges: Ranges
+    implied: bool
+    """Whether the access alone proves the ranges of its attribute."""
+    check: Conjunction | None
+    stems: tuple[tuple[str, str], ...]
+    """Prefixes that all texts of an attribute share; what covers them is found there."""
+    identity: bytes
+    """A digest of the conjunction: equal ones have the same, whatever their access."""
+
+
+_ALWAYS: Final = Access(AccessKind.ALWAYS, "", ())
+
+
+class Planner:
+    """Plans conjunctions for one index; knows how its attributes have been used so far."""
+
+    def __init__(self) -> None:
+        self._compared: dict[str, int] = {}
+        """With how many values an attribute is compared, where that matters: hashed bits."""
+        self._required: dict[str, int] = {}
+        """How many conjunctions that are found by presence ask for the attribute."""
+        self._anchored: dict[str, int] = {}
+        """How many of them are found by the presence of this attribute."""
+
+    def plan(self, conjunction: Conjunction) -> Plan:
+        """Choose the way in and lay out the rest."""
+        ranges: list[tuple[str, tuple[Alternative, ...]]] = []
+        unsaid: list[tuple[str, ValueSet]] = []
+        equal: list[Access] = []
+        prefixes: list[Access] = []
+        for name, allowed in conjunction.constraints:
+            alternatives, exact = _alternatives(allowed)
+            ranges.append((name, alternatives))
+            if not exact:
+                unsaid.append((name, allowed))
+                if stem := _common_prefix(allowed):
+                    prefixes.append(Access(AccessKind.PREFIX, name, (stem,)))
+            elif values := points(alternatives):
+                equal.append(Access(AccessKind.EQUAL, name, values))
+        identity = _identity(ranges, unsaid, conjunction)
+        access = self._choose(conjunction, equal, prefixes)
+        implied = access.kind is AccessKind.EQUAL
+        if access.kind is AccessKind.PREFIX:
+            whole = ValueSet(texts=spans.prefix(str(access.values[0])))
+            if (access.attribute, whole) in unsaid:
+                unsaid.remove((access.attribute, whole))
+                implied = True
+        check = None
+        if unsaid or conjunction.residuals:
+            check = Conjunction(tuple(unsaid), conjunction.residuals)
+        stems = tuple((each.attribute, str(each.values[0])) for each in prefixes)
+        return Plan(access, tuple(ranges), implied, check, stems, identity)
+
+    def added(self, plan: Plan) -> None:
+        """Take note that a plan was stored."""
+        if plan.access.kind is AccessKind.PRESENT:
+            for name, _ in plan.ranges:
+                self._required[name] = self._required.get(name, 0) + 1
+            anchor = plan.access.attribute
+            self._anchored[anchor] = self._anchored.get(anchor, 0) + 1
+
+    def forget(self, names: list[str]) -> None:
+        """Drop what is known of attributes that no stored plan asks for any more."""
+        for name in names:
+            self._compared.pop(name, None)
+            self._required.pop(name, None)
+            self._anchored.pop(name, None)
+
+    def _choose(
+        self, conjunction: Conjunction, equal: list[Access], prefixes: list[Access]
+    ) -> Access:
+        """Take the most selective way in: equality, then prefix, then presence."""
+        if len(equal) == 1 and not (prefixes and isinstance(equal[0].values[0], bool)):
+            return equal[0]
+        if equal:
+            best = max(equal, key=self._selectivity)
+            if not (prefixes and isinstance(best.values[0], bool)):
+                return best
+        if prefixes:
+            return max(prefixes, key=lambda access: len(str(access.values[0])))
+        present = [name for name, allowed in conjunction.constraints if not allowed.null]
+        return self._anchor(present) if present else _ALWAYS
+
+    def _selectivity(self, access: Access) -> tuple[bool, float]:
+        """Rank an equality: by how many values its attribute is compared with, per value here."""
+        seen = self._compared.get(access.attribute, 0)
+        for value in access.values:
+            mark = zlib.crc32(value.encode(errors="replace")) if type(value) is str else hash(value)
+            seen |= 1 << (mark % 1021)
+        self._compared[access.attribute] = seen
+        is_bool = isinstance(access.values[0], bool)
+        return not is_bool, seen.bit_count() / len(access.values)
+
+    def _anchor(self, present: list[str]) -> Access:
+        """Choose the attribute whose presence leads to the slot: a rare one, as few events have it.
+
+        Among about equally rare ones take the one that already leads to most slots: events then
+        visit few large groups and not many small ones.
+        """
+        required = self._required
+        limit = 2 * min([required.get(name, 0) for name in present]) + _SIMILAR
+        similar = [name for name in present if required.get(name, 0) <= limit]
+        return Access(
+            AccessKind.PRESENT, max(similar, key=lambda name: self._anchored.get(name, 0)), ()
+        )
+
+
+def encode_number(value: Number) -> tuple[float, int]:
+    """Return the nearest double and twice what it lost.
+
+    >>> encode_number(5), encode_number(2**53 + 1)
+    ((5.0, 0), (9007199254740992.0, 2))
+    """
+    if isinstance(value, float):
+        return value, 0
+    nearest = float(value)
+    if -_EXACT_INT <= value <= _EXACT_INT:
+        return nearest, 0
+    return nearest, 2 * (value - int(nearest))
+
+
+def _identity(
+    ranges: list[tuple[str, tuple[Alternative, ...]]],
+    unsaid: list[tuple[str, ValueSet]],
+    conjunction: Conjunction,
+) -> bytes:
+    """Return 128 bits that stand for the conjunction: no two ever met have the same.
+
+    So a table of a million conjunctions need not keep a million trees of Python objects. Version
+    2 of marshal writes equal values as equal bytes; later versions write references as well.
+    """
+    rest = repr((unsaid, conjunction.residuals)) if unsaid or conjunction.residuals else ""
+    return blake2b(marshal.dumps((ranges, rest), 2), digest_size=16).digest()
+
+
+def _interval(low: Cut, high: Cut) -> Alternative:
+    low_double, low_step = encode_number(low[0])
+    high_double, high_step = encode_number(high[0])
+    # a cut above its value excludes it as a low end, a cut below its value as a high end
+    return _NUMBER, low_double, low_step + low[1], high_double, high_step - 1 + high[1], None
+
+
+def _alternatives(allowed: ValueSet) -> tuple[tuple[Alternative, ...], bool]:
+    """Return the alternatives of a set, and whether they say all of it."""
+    cuts = allowed.numbers
+    if len(cuts) == 2 and not (allowed.texts or allowed.bools or allowed.null or allowed.nan):
+        return (_interval(cuts[0], cuts[1]),), True
+    found = [_interval(cuts[i], cuts[i + 1]) for i in range(0, len(cuts), 2)]
+    exact = True
+    if allowed.texts:
+        values = spans.points(allowed.texts)
+        if values is not None:
+            found += [(_ONE_TEXT, 0.0, 0, 0.0, 0, value) for value in values]
+        else:
+            found.append(_TEXT)
+            exact = allowed.texts == ALL_TEXTS and not allowed.patterns
+    if allowed.bools & 1:
+        found.append(_FALSE)
+    if allowed.bools & 2:
+        found.append(_TRUE)
+    if allowed.nan:
+        found.append(_NAN)
+    if allowed.null:
+        found.append(_MISSING)
+    return tuple(found), exact
+
+
+def points(alternatives: tuple[Alternative, ...]) -> tuple[Value, ...] | None:
+    """Return the values of a condition that allows only a few, or None."""
+    if len(alternatives) > ACCESS_VALUES_MAX:
+        return None
+    values: list[Value] = []
+    for kind, low, low_step, high, high_step, text in alternatives:
+        if kind == _NUMBER and low == high and low_step == high_step and not low_step & 1:
+            values.append(int(low) + low_step // 2 if low_step else low)
+        elif text is not None:
+            values.append(text)
+        elif kind == _TRUE[0] or kind == _FALSE[0]:
+            values.append(kind == _TRUE[0])
+        else:
+            return None
+    return tuple(values)
+
+
+def _common_prefix(allowed: ValueSet) -> str:
+    """Return what all texts of a set begin with, where the set has texts only."""
+    if not allowed.texts or allowed.numbers or allowed.bools or allowed.null or allowed.nan:
+        return ""
+    return _prefix_of(allowed.texts)
+
+
+def _prefix_of(texts: Spans) -> str:
+    low, high = texts[0][0], texts[-1][0]
+    if not isinstance(high, str):
+        return ""
+    pairs = enumerate(zip(low, high, strict=False))
+    shared = next((at for at, (x, y) in pairs if x != y), min(len(low), len(high)))
+    longer = str(low[: shared + 1])  # the interval of a prefix ends just beyond it
+    return longer if spans.is_subset(texts, spans.prefix(longer)) else longer[:shared]

@@ -1,0 +1,121 @@
+"""The index of a router: one pass gives the links an event goes to and its local subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, NamedTuple
+
+from gapless.content.conjunction import Conjunction
+from gapless.content.filter import Filter
+from gapless.content.matching.kernel import new_engine
+from gapless.content.matching.table import SlotTable
+from gapless.content.values import Attributes
+from gapless.core.errors import UsageError
+from gapless.core.limits import LINKS_MAX
+
+__all__ = ["Route", "RoutingIndex"]
+
+
+class Route(NamedTuple):
+    """Where an event goes: a bit per link, and the keys of local subscriptions."""
+
+    links: int
+    local: frozenset[Any]
+
+
+class RoutingIndex:
+    """Conjunctions owned by links (numbered from 0) and filters owned by local subscriptions.
+
+    >>> from gapless import Filter
+    >>> index = RoutingIndex()
+    >>> for conjunction in Filter("price > 10").conjunctions:
+    ...     index.add_link(3, conjunction)
+    >>> index.add_local("desk", Filter("symbol = 'IBM'"))
+    >>> index.match({"symbol": "IBM", "price": 20})
+    Route(links=8, local=frozenset({'desk'}))
+    """
+
+    def __init__(self, *, kernel: str | None = None) -> None:
+        self._engine = new_engine(kernel)
+        self._table = SlotTable(self._engine)
+        self._local: dict[Hashable, tuple[int, ...]] = {}
+        self._links: dict[int, set[int]] = {}
+        self._masks: dict[int, int] = {}
+
+    def add_link(self, link: int, conjunction: Conjunction) -> None:
+        """Say that a link wants what the conjunction matches. Saying it again changes nothing."""
+        if not 0 <= link < LINKS_MAX:
+            raise UsageError(f"link {link} is not within 0 … {LINKS_MAX - 1} (limit LINKS_MAX)")
+        slots = self._links.setdefault(link, set())
+        slot = self._table.acquire(conjunction)
+        if slot in slots:
+            self._table.release(slot)
+            return
+        slots.add(slot)
+        self._set_mask(slot, self._masks.get(slot, 0) | 1 << link)
+        if len(slots) == 1:
+            self._engine.set_all_links(self.links)
+
+    def remove_link(self, link: int, conjunction: Conjunction) -> None:
+        """Say that a link no longer wants it; KeyError if it did not."""
+        slot = self._table.find(conjunction)
+        if slot is None or slot not in self._links.get(link, ()):
+            raise KeyError((link, str(conjunction)))
+        self._drop(link, slot)
+
+    def drop_link(self, link: int) -> None:
+        """Forget all that a link wants; it may have wanted nothing."""
+        for slot in sorted(self._links.get(link, ())):
+            self._drop(link, slot)
+
+    def add_local(self, key: Hashable, filter: Filter) -> None:  # noqa: A002 - the natural name
+        """Put a local subscription's filter under a key; a filter it had before is replaced."""
+        slots = tuple(self._table.acquire(conjunction) for conjunction in filter.conjunctions)
+        if key in self._local:
+            self.remove_local(key)
+        for slot in slots:
+            self._engine.own(slot, key)
+        self._local[key] = slots
+
+    def remove_local(self, key: Hashable) -> None:
+        """Take a local subscription out; KeyError if it is not there."""
+        for slot in self._local.pop(key):
+            self._engine.disown(slot, key)
+            self._table.release(slot)
+
+    @property
+    def links(self) -> int:
+        """The mask of all links that want something."""
+        return sum(1 << link for link in self._links)
+
+    def match(self, attributes: Attributes) -> Route:
+        """Return where an event with these attributes goes."""
+        return Route(*self._engine.route(attributes))
+
+    def match_batch(self, events: Iterable[Attributes]) -> list[Route]:
+        """Return where each of several events goes, in their order."""
+        return [Route(*self._engine.route(attributes)) for attributes in events]
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts for people."""
+        return {
+            "local": len(self._local),
+            "links": len(self._links),
+            **self._engine.statistics(),
+        }
+
+    def _drop(self, link: int, slot: int) -> None:
+        slots = self._links[link]
+        slots.remove(slot)
+        self._set_mask(slot, self._masks[slot] & ~(1 << link))
+        if not slots:
+            del self._links[link]
+            self._engine.set_all_links(self.links)
+        self._table.release(slot)
+
+    def _set_mask(self, slot: int, mask: int) -> None:
+        if mask:
+            self._masks[slot] = mask
+        else:
+            del self._masks[slot]
+        self._engine.set_links(slot, mask)

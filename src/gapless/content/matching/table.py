@@ -1,0 +1,58 @@
+"""Conjunctions by slot: equal ones share a slot, counted."""
+
+from __future__ import annotations
+
+from array import array
+
+from gapless.content.conjunction import Conjunction
+from gapless.content.matching.kernel import Engine
+from gapless.content.matching.plan import Planner
+
+__all__ = ["SlotTable"]
+
+
+class SlotTable:
+    """Slots of one engine, with how many owners each has."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._planner = Planner()
+        self._slot_by_identity: dict[bytes, int] = {}
+        self._identities: list[bytes | None] = []
+        self._owners = array("Q")
+
+    def __len__(self) -> int:
+        return len(self._slot_by_identity)
+
+    def acquire(self, conjunction: Conjunction) -> int:
+        """Return the conjunction's slot, made if it is new, with one owner more."""
+        plan = self._planner.plan(conjunction)
+        identity = plan.identity
+        slot = self._slot_by_identity.get(identity)
+        if slot is not None:
+            self._owners[slot] += 1
+            return slot
+        slot = self._engine.insert(plan)
+        self._planner.added(plan)
+        if slot == len(self._owners):
+            self._owners.append(0)
+            self._identities.append(None)
+        self._owners[slot] = 1
+        self._identities[slot] = identity
+        self._slot_by_identity[identity] = slot
+        return slot
+
+    def find(self, conjunction: Conjunction) -> int | None:
+        """Return the conjunction's slot, or None if it has none."""
+        return self._slot_by_identity.get(self._planner.plan(conjunction).identity)
+
+    def release(self, slot: int) -> None:
+        """Take one owner off a slot; the last one takes the slot along."""
+        assert self._owners[slot] > 0, f"slot {slot} has no owner"
+        self._owners[slot] -= 1
+        if not self._owners[slot]:
+            identity = self._identities[slot]
+            assert identity is not None
+            del self._slot_by_identity[identity]
+            self._identities[slot] = None
+            self._planner.forget(self._engine.delete(slot))

@@ -1,0 +1,256 @@
+"""Groups of the twin: their bit rows, and the arithmetic of ranges.
+
+A bit row is an int with a bit a position: Python joins long ints fast. The layout of rows is the
+kernel's (`_kernel.h`): missing, FALSE, TRUE, NaN, twelve rows of texts by hash, 48 rows of numbers
+by bounds, and one that says which positions have a condition at all.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Hashable
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gapless.content.conjunction import Conjunction
+from gapless.content.matching.plan import Access, AccessKind, Alternative, Kind, Plan, Ranges
+from gapless.content.values import Value
+
+__all__ = [
+    "ABSENT",
+    "CONSTRAINED_ROW",
+    "NUMBER",
+    "ONE_TEXT",
+    "TEXT",
+    "Bounds",
+    "Column",
+    "EventValue",
+    "Group",
+    "Positions",
+    "Rule",
+    "cover",
+    "end_rows",
+    "ends",
+    "places",
+    "positions",
+]
+
+SMALL: Final = 12
+"""Slots that are verified one by one."""
+RESLICE_FACTOR: Final = 8
+_SAMPLE: Final = 2_048
+_FEW_BITS: Final = 16
+
+# plain ints: looking up a member of an enum costs more than the comparison
+_MISSING: Final = Kind.MISSING.value
+NUMBER: Final = Kind.NUMBER.value
+TEXT: Final = Kind.TEXT.value
+ONE_TEXT: Final = Kind.ONE_TEXT.value
+
+_TEXT_ROW: Final = 4
+_TEXT_ROWS: Final = 12
+_NUMBER_ROW: Final = 16
+_NUMBER_ROWS: Final = 48
+CONSTRAINED_ROW: Final = 64
+_BOUNDS_MAX: Final = _NUMBER_ROWS - 1
+_ALL_ROWS: Final = (1 << CONSTRAINED_ROW) - 1
+_TEXT_BITS: Final = ((1 << _TEXT_ROWS) - 1) << _TEXT_ROW
+_NUMBER_BITS: Final = ((1 << _NUMBER_ROWS) - 1) << _NUMBER_ROW
+
+EventValue: TypeAlias = tuple[int, tuple[float, int], Value | None]
+"""(kind, number as a pair, the value itself)"""
+
+ABSENT: Final[EventValue] = (_MISSING, (0.0, 0), None)
+
+Positions: TypeAlias = npt.NDArray[np.intp]
+
+
+class Rule:
+    """What a slot asks for."""
+
+    __slots__ = ("access", "check", "homes", "ranges", "verified")
+
+    def __init__(self, plan: Plan) -> None:
+        self.access = plan.access
+        self.ranges = plan.ranges
+        self.verified = tuple(
+            part for part in plan.ranges if not (plan.implied and part[0] == plan.access.attribute)
+        )
+        self.check: Conjunction | None = plan.check
+        self.homes: list[tuple[Group, int]] = []
+
+
+class Bounds:
+    """Where the number buckets of a column begin; remembers the bucket of the present event."""
+
+    __slots__ = ("_epoch", "_row", "at")
+
+    def __init__(self, sample: list[float]) -> None:
+        distinct = sorted(set(sample))
+        if len(distinct) > _BOUNDS_MAX:
+            # by rank in the sample, not by value: crowded stretches get narrow buckets
+            ranked, steps = sorted(sample), _BOUNDS_MAX + 1
+            distinct = sorted({ranked[i * len(ranked) // steps] for i in range(1, steps)})
+        self.at = distinct
+        self._epoch = -1
+        self._row = 0
+
+    def row(self, number: float) -> int:
+        return _NUMBER_ROW + bisect_right(self.at, number)
+
+    def row_now(self, number: float, epoch: int) -> int:
+        if self._epoch != epoch:
+            self._epoch = epoch
+            self._row = _NUMBER_ROW + bisect_right(self.at, number)
+        return self._row
+
+
+class Column:
+    """The bit rows of one attribute in one group."""
+
+    __slots__ = ("bounds", "ever_allowed", "rows")
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.rows = [0] * (CONSTRAINED_ROW + 1)
+        self.ever_allowed = 0
+
+    def excluded(self, value: EventValue, epoch: int) -> int:
+        """Return the positions whose condition cannot hold for the value."""
+        kind, pair, text = value
+        if kind == NUMBER:
+            return self.rows[self.bounds.row_now(pair[0], epoch)]
+        return self.rows[_text_row(text) if kind == TEXT else kind]
+
+    def allowed(self, alternatives: tuple[Alternative, ...]) -> int:
+        """Return the buckets in which some value meets the condition, a bit each."""
+        rows = 0
+        for kind, low, _, high, _, text in alternatives:
+            if kind == NUMBER:
+                first, last = self.bounds.row(low), self.bounds.row(high)
+                rows |= ((2 << (last - first)) - 1) << first
+            elif kind == TEXT:
+                rows |= _TEXT_BITS
+            else:
+                rows |= 1 << (_text_row(text) if kind == ONE_TEXT else kind)
+        return rows
+
+    def mark(self, alternatives: tuple[Alternative, ...], position: int) -> None:
+        allowed = self.allowed(alternatives)
+        self.ever_allowed |= allowed
+        bit = 1 << position
+        for row in places((_ALL_ROWS & ~allowed) | 1 << CONSTRAINED_ROW):
+            self.rows[row] |= bit
+
+    def unmark(self, position: int) -> None:
+        keep = ~(1 << position)
+        self.rows = [row & keep for row in self.rows]
+
+
+class Group:
+    """The slots that events find by one key."""
+
+    __slots__ = ("access", "columns", "count", "holes", "key", "live", "sliced_at", "slots")
+
+    def __init__(self, access: Access, key: Hashable) -> None:
+        self.access = access
+        self.key = key
+        self.slots: npt.NDArray[np.int64] = np.zeros(4, dtype=np.int64)
+        self.holes: list[int] = []
+        self.live = 0
+        self.count = 0
+        self.columns: dict[str, Column] | None = None
+        self.sliced_at = 0
+
+    def take_position(self, slot: int) -> int:
+        position = self.holes.pop() if self.holes else self.count
+        if position == len(self.slots):
+            self.slots = np.append(self.slots, np.zeros(position, dtype=np.int64))
+        self.slots[position] = slot
+        self.live |= 1 << position
+        self.count += 1
+        return position
+
+    def release_position(self, position: int) -> None:
+        for column in (self.columns or {}).values():
+            column.unmark(position)
+        self.holes.append(position)
+        self.live &= ~(1 << position)
+        self.count -= 1
+
+    @property
+    def must_slice(self) -> bool:
+        return self.count > SMALL and self.count > RESLICE_FACTOR * self.sliced_at
+
+    def sample(self, rules: list[Rule]) -> dict[str, list[float]]:
+        """Return, by attribute, ends of number ranges from which bounds can be drawn."""
+        stride = 1 + len(rules) // _SAMPLE
+        sample: dict[str, list[float]] = {}
+        for number, rule in enumerate(rules):
+            for name, alternatives in rule.verified:
+                found = sample.setdefault(name, [])
+                if number % stride == 0:
+                    found += ends(alternatives)
+        return sample
+
+    def has_key_on(self, name: str) -> bool:
+        """Say whether the key itself says something of the attribute's value."""
+        keyed = self.access.kind in (AccessKind.EQUAL, AccessKind.PREFIX)
+        return keyed and self.access.attribute == name
+
+
+def ends(alternatives: tuple[Alternative, ...]) -> list[float]:
+    """Return the finite ends of the number ranges."""
+    pairs = [(a[1], a[3]) for a in alternatives if a[0] == NUMBER]
+    return [end for pair in pairs for end in pair if abs(end) != float("inf")]
+
+
+def positions(bits: int) -> Positions:
+    """Return the places of the set bits as an array."""
+    size = (bits.bit_length() + 7) // 8
+    octets = np.frombuffer(bits.to_bytes(size, "little"), dtype=np.uint8)
+    return np.flatnonzero(np.unpackbits(octets, bitorder="little"))
+
+
+def places(bits: int) -> list[int]:
+    """Return the places of the set bits."""
+    if bits.bit_count() > _FEW_BITS:
+        return positions(bits).tolist()
+    found = []
+    while bits:
+        found.append((bits & -bits).bit_length() - 1)
+        bits &= bits - 1
+    return found
+
+
+def end_rows(rows: int) -> list[int]:
+    """Return the rows, of the number rows only the first and the last."""
+    number_rows = rows & _NUMBER_BITS
+    first_and_last = {
+        (number_rows & -number_rows).bit_length() - 1,
+        number_rows.bit_length() - 1,
+    } - {-1}
+    return [*places(rows & ~_NUMBER_BITS), *first_and_last]
+
+
+def cover(wide: Ranges, narrow: dict[str, tuple[Alternative, ...]]) -> bool:
+    """Say whether, by their ranges, everything that ``narrow`` allows ``wide`` allows."""
+    return all(
+        name in narrow
+        and all(any(_is_inside(inner, outer) for outer in outers) for inner in narrow[name])
+        for name, outers in wide
+    )
+
+
+def _is_inside(inner: Alternative, outer: Alternative) -> bool:
+    if outer[0] == NUMBER:
+        return inner[0] == NUMBER and outer[1:3] <= inner[1:3] and inner[3:5] <= outer[3:5]
+    if outer[0] == ONE_TEXT:
+        return inner[0] == ONE_TEXT and inner[5] == outer[5]
+    return inner[0] == outer[0] or (outer[0] == TEXT and inner[0] == ONE_TEXT)
+
+
+def _text_row(text: object) -> int:
+    return _TEXT_ROW + hash(text) % _TEXT_ROWS

@@ -1,0 +1,189 @@
+"""Sets of an ordered family, as a sorted line of cuts.
+
+A *cut* lies just below a value, ``(value, 0)``, or just above it, ``(value, 1)``. A set is the
+flat tuple of the cuts where it begins and ends, in turn: ``[5, 9)`` is ``((5, 0), (9, 0))``, the
+point 5 is ``((5, 0), (5, 1))``, everything but 5 has four cuts. So open and closed ends, points
+and holes are one thing, and union, intersection and complement are one sweep each.
+
+Numbers run from ``NUMBER_MIN`` to ``NUMBER_MAX`` (which hold the infinities), texts from
+``TEXT_MIN`` (below the empty text) to ``TEXT_MAX`` (above every text).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection
+from typing import Any, Final, TypeAlias
+
+__all__ = [
+    "ALL_NUMBERS",
+    "ALL_TEXTS",
+    "EMPTY",
+    "NUMBER_MAX",
+    "NUMBER_MIN",
+    "TEXT_MAX",
+    "TEXT_MIN",
+    "Cut",
+    "Spans",
+    "complement",
+    "contains",
+    "intersection",
+    "intersection_of",
+    "intersects",
+    "is_subset",
+    "point",
+    "points",
+    "prefix",
+    "union",
+    "union_of",
+]
+
+
+class _AboveAllTexts:
+    """Greater than every text; equal only to itself."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __gt__(self, other: object) -> bool:
+        return other is not self
+
+    def __le__(self, other: object) -> bool:
+        return other is self
+
+    def __ge__(self, other: object) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return "TOP"
+
+    def __reduce__(self) -> str:
+        return "_TOP"
+
+
+_TOP: Final = _AboveAllTexts()
+
+Cut: TypeAlias = tuple[Any, int]
+"""A value of the family (or the end of all texts) and the side of it: 0 below, 1 above."""
+
+Spans: TypeAlias = tuple[Cut, ...]
+
+NUMBER_MIN: Final[Cut] = (float("-inf"), 0)
+NUMBER_MAX: Final[Cut] = (float("inf"), 1)
+TEXT_MIN: Final[Cut] = ("", 0)
+TEXT_MAX: Final[Cut] = (_TOP, 0)
+
+EMPTY: Final[Spans] = ()
+ALL_NUMBERS: Final[Spans] = (NUMBER_MIN, NUMBER_MAX)
+ALL_TEXTS: Final[Spans] = (TEXT_MIN, TEXT_MAX)
+
+_LAST_CHARACTER = "\U0010ffff"
+_BEFORE_SURROGATES, _AFTER_SURROGATES = "\ud7ff", "\ue000"
+
+
+def point(value: Any) -> Spans:
+    """Return the set of one value."""
+    return ((value, 0), (value, 1))
+
+
+def points(spans: Spans) -> tuple[Any, ...] | None:
+    """Return the values of a set that consists of single points, or None if it is larger.
+
+    >>> points(union(point(2), point(1)))
+    (1, 2)
+    """
+    values = []
+    for index in range(0, len(spans), 2):
+        low, high = spans[index], spans[index + 1]
+        if low[1] or not high[1] or low[0] != high[0]:
+            return None
+        values.append(low[0])
+    return tuple(values)
+
+
+def prefix(text: str) -> Spans:
+    """Return the set of all texts that begin with ``text``: one interval of the code point order.
+
+    The upper end is never a lone surrogate, which could not be sent to another broker.
+
+    >>> prefix("ab")
+    (('ab', 0), ('ac', 0))
+    """
+    stem = text.rstrip(_LAST_CHARACTER)
+    if not stem:
+        return ((text, 0), TEXT_MAX)
+    last = stem[-1]
+    after = _AFTER_SURROGATES if last == _BEFORE_SURROGATES else chr(ord(last) + 1)
+    return ((text, 0), (stem[:-1] + after, 0))
+
+
+def contains(spans: Spans, value: Any) -> bool:
+    """Say whether the value is in the set."""
+    return bool(bisect_right(spans, (value, 0)) & 1)
+
+
+def intersection(left: Spans, right: Spans) -> Spans:
+    """Return what is in both sets."""
+    if len(left) == 2 and len(right) == 2:
+        low = max(left[0], right[0])
+        high = min(left[1], right[1])
+        return (low, high) if low < high else EMPTY
+    return _sweep((left, right), 2)
+
+
+def intersection_of(sets: Collection[Spans]) -> Spans:
+    """Return what is in all of many sets, at the price of one sort."""
+    return _sweep(sets, len(sets))
+
+
+def union(left: Spans, right: Spans) -> Spans:
+    """Return what is in either set."""
+    return _sweep((left, right), 1)
+
+
+def union_of(sets: Collection[Spans]) -> Spans:
+    """Return what is in any of many sets, at the price of one sort."""
+    return _sweep(sets, 1)
+
+
+def complement(spans: Spans, everything: Spans) -> Spans:
+    """Return what of ``everything`` (one interval) is not in the set."""
+    low, high = everything
+    inner = spans[1:] if spans and spans[0] == low else (low, *spans)
+    return inner[:-1] if inner[-1] == high else (*inner, high)
+
+
+def intersects(left: Spans, right: Spans) -> bool:
+    """Say whether some value is in both sets."""
+    if len(left) == 2 and len(right) == 2:
+        return bool(max(left[0], right[0]) < min(left[1], right[1]))
+    return bool(_sweep((left, right), 2))
+
+
+def is_subset(left: Spans, right: Spans) -> bool:
+    """Say whether every value of ``left`` is in ``right``."""
+    if len(left) == 2 and len(right) == 2:
+        return bool(right[0] <= left[0] and left[1] <= right[1])
+    return left == right or intersection(left, right) == left
+
+
+def _sweep(sets: Collection[Spans], depth: int) -> Spans:
+    """Return the places that at least ``depth`` of the sets hold.
+
+    Cuts of all sets in order; a cut at an even place opens its set, one at an odd place
+    closes it. Opening sorts before closing at the same cut, so touching sets join.
+    """
+    marks = sorted([(cut, index & 1) for cuts in sets for index, cut in enumerate(cuts)])
+    result: list[Cut] = []
+    inside = 0
+    for cut, closes in marks:
+        before = inside
+        inside += -1 if closes else 1
+        if (before >= depth) != (inside >= depth):
+            if result and result[-1] == cut:
+                result.pop()  # an empty piece between two equal cuts
+            else:
+                result.append(cut)
+    return tuple(result)

@@ -1,0 +1,204 @@
+"""The canonical text of value sets and conjunctions.
+
+The text parses back to what it was written from, so a normal form can be shown, stored and sent
+as text. Among several ways to say a thing the shortest common one is used: a point is ``=``, a
+hole ``<>``, a prefix interval ``LIKE 'ab%'``, a closed interval BETWEEN. What takes an OR stands
+in parentheses, so texts can be joined by AND.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+from gapless.content import spans
+from gapless.content.condition import OUTCOMES
+from gapless.content.conjunction import Conjunction
+from gapless.content.expression import Comparison, Term, attribute_text, literal_text
+from gapless.content.like import MANY, Pattern
+from gapless.content.spans import ALL_NUMBERS, ALL_TEXTS, Spans
+from gapless.content.values import Value, canonical_number
+from gapless.content.valueset import PRESENT, ValueSet
+
+__all__ = ["conjunction_text", "set_text"]
+
+
+def conjunction_text(conjunction: Conjunction) -> str:
+    """Write a conjunction; constraints that its terms imply anyway are left out."""
+    implied: dict[str, ValueSet] = {}
+    for term, _ in conjunction.residuals:
+        for name, needed in term.requires().items():
+            known = implied.get(name)
+            implied[name] = needed if known is None else known.intersection(needed)
+    parts = [
+        set_text(attribute_text(name), allowed)
+        for name, allowed in conjunction.constraints
+        if implied.get(name) != allowed
+    ]
+    parts += [_term_text(term, allowed) for term, allowed in conjunction.residuals]
+    return " AND ".join(parts) or "TRUE"
+
+
+def set_text(subject: str, allowed: ValueSet) -> str:
+    """Write that a subject (given as text) has one of the allowed values.
+
+    >>> from gapless.content.valueset import one_of
+    >>> set_text("a", one_of([1, 2, "x"]))
+    "a IN (1, 2, 'x')"
+    """
+    if allowed == PRESENT:
+        return f"{subject} IS NOT NULL"
+    assert not allowed.nan, "NaN is allowed only where everything is"
+    if allowed.patterns:
+        return _patterns_text(subject, allowed)
+    points: list[Value] = []
+    choices: list[str] = []
+    for cuts, everything in ((allowed.numbers, ALL_NUMBERS), (allowed.texts, ALL_TEXTS)):
+        values, texts = _line_choices(subject, cuts, everything)
+        points += values
+        choices += texts
+    points += [value for value, bit in ((False, 1), (True, 2)) if allowed.bools & bit]
+    if points:
+        choices.insert(0, _points_text(subject, points, "=", "IN"))
+    if allowed.null:
+        choices.append(f"{subject} IS NULL")
+    if not choices:
+        return "FALSE"
+    return choices[0] if len(choices) == 1 else f"({' OR '.join(choices)})"
+
+
+def _term_text(term: Term, allowed: ValueSet) -> str:
+    if isinstance(term, Comparison):
+        outcomes = spans.points(allowed.numbers)
+        operators = _operators_of().get(frozenset(outcomes)) if outcomes is not None else None
+        assert operators is not None, "a set of outcomes is made of operators"
+        choices = [
+            " AND ".join(f"{term.left} {operator} {term.right}" for operator in choice)
+            for choice in operators
+        ]
+        return choices[0] if len(choices) == 1 else f"({' OR '.join(choices)})"
+    return set_text(str(term), allowed)
+
+
+# --- one family ---------------------------------------------------------------------------------
+
+
+def _line_choices(subject: str, cuts: Spans, everything: Spans) -> tuple[list[Value], list[str]]:
+    """Return the single points of a set of one family, and texts for the rest of it."""
+    if not cuts:
+        return [], []
+    if cuts == everything:
+        if everything is ALL_TEXTS:
+            return [], [f"{subject} LIKE '%'"]
+        return [], [f"{subject} <= 0", f"{subject} > 0"]
+    inverse = spans.complement(cuts, everything)
+    if len(inverse) == 2 and inverse[0] != everything[0] and inverse[1] != everything[1]:
+        text = _closed_text(subject, inverse[0], inverse[1], negation="NOT ")
+        if text is not None:
+            return [], [text]
+    points: list[Value] = []
+    choices: list[str] = []
+    at = 0
+    while at < len(cuts):
+        low, high = cuts[at], cuts[at + 1]
+        if high == (low[0], 1) and not low[1]:
+            points.append(_plain(low[0]))
+            at += 2
+            continue
+        holes: list[Value] = []
+        while at + 2 < len(cuts) and cuts[at + 2] == (high[0], 1) and not high[1]:
+            holes.append(_plain(high[0]))
+            at += 2
+            high = cuts[at + 1]
+        choices.append(_interval_text(subject, low, high, everything, holes))
+        at += 2
+    return points, choices
+
+
+def _interval_text(
+    subject: str, low: spans.Cut, high: spans.Cut, everything: Spans, holes: list[Value]
+) -> str:
+    """Write an interval, some points of which are missing."""
+    parts = []
+    bounded = (low != everything[0]) + (high != everything[1])
+    whole = _closed_text(subject, low, high) if bounded == 2 else None
+    if whole is not None:
+        parts.append(whole)
+    else:
+        if low != everything[0]:
+            parts.append(f"{subject} {'>' if low[1] else '>='} {literal_text(_plain(low[0]))}")
+        if high != everything[1]:
+            parts.append(f"{subject} {'<=' if high[1] else '<'} {literal_text(_plain(high[0]))}")
+    if holes:
+        parts.append(_points_text(subject, holes, "<>", "NOT IN"))
+    return " AND ".join(parts)
+
+
+def _closed_text(subject: str, low: spans.Cut, high: spans.Cut, negation: str = "") -> str | None:
+    """Write an interval as BETWEEN or as a prefix; None if it is neither."""
+    if low[1]:
+        return None
+    if isinstance(low[0], str) and low[0] and spans.prefix(low[0]) == (low, high):
+        return _like_text(subject, Pattern(("=" + low[0], MANY)), negation)
+    if not high[1]:
+        return None
+    least, most = _plain(low[0]), _plain(high[0])
+    if least == most:
+        return f"{subject} {'<>' if negation else '='} {literal_text(least)}"
+    return f"{subject} {negation}BETWEEN {literal_text(least)} AND {literal_text(most)}"
+
+
+def _points_text(subject: str, values: list[Value], single: str, several: str) -> str:
+    if len(values) == 1:
+        return f"{subject} {single} {literal_text(values[0])}"
+    return f"{subject} {several} ({', '.join(map(literal_text, values))})"
+
+
+def _plain(value: Value) -> Value:
+    return canonical_number(value) if isinstance(value, float) else value
+
+
+# --- patterns -----------------------------------------------------------------------------------
+
+
+def _patterns_text(subject: str, allowed: ValueSet) -> str:
+    parts = [
+        _like_text(subject, pattern, "" if wanted else "NOT ")
+        for pattern, wanted in allowed.patterns
+    ]
+    bounds = spans.intersection_of(
+        [ALL_TEXTS]
+        + [spans.prefix(pattern.prefix) for pattern, wanted in allowed.patterns if wanted]
+    )
+    if allowed.texts != bounds:
+        parts.insert(0, set_text(subject, ValueSet(texts=allowed.texts)))
+    return " AND ".join(parts)
+
+
+def _like_text(subject: str, pattern: Pattern, negation: str) -> str:
+    escape = f" ESCAPE '{pattern.escape}'" if pattern.escape else ""
+    return f"{subject} {negation}LIKE {literal_text(str(pattern))}{escape}"
+
+
+# --- comparisons of two terms -------------------------------------------------------------------
+
+_operators: Final[dict[frozenset[int], tuple[tuple[str, ...], ...]]] = {}
+
+
+def _operators_of() -> dict[frozenset[int], tuple[tuple[str, ...], ...]]:
+    """Map each set of outcomes to an OR of ANDs of operators, the shortest first found.
+
+    ``<=`` and ``>=`` together leave the one outcome that no operator has by itself: equal, and
+    not two bools.
+    """
+    if not _operators:
+        meanings: dict[tuple[str, ...], frozenset[int]] = {
+            (operator,): frozenset(spans.points(outcomes.numbers) or ())
+            for operator, outcomes in OUTCOMES.items()
+        }
+        meanings["<=", ">="] = meanings["<=",] & meanings[">=",]
+        for count in range(1, 4):
+            for choice in itertools.combinations(meanings, count):
+                together = frozenset().union(*(meanings[part] for part in choice))
+                _operators.setdefault(together, choice)
+    return _operators

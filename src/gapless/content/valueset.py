@@ -1,0 +1,263 @@
+"""Value sets: which values of one attribute a condition allows.
+
+Everything a filter can say of a single attribute is a set of values: some of the numbers, some of
+the texts, some of the bools, NaN or not, missing or not. Because a comparison of unlike types is
+*unknown*, a comparison and its negation are both sets of one family, and NOT is a complement
+inside that family. Numbers and texts are lines of cuts (:mod:`gapless.content.spans`); a LIKE
+that is not just a prefix stays as a pattern that narrows the texts.
+
+Invariants: a set whose texts are single points or none has no patterns; a set with patterns has
+texts only. Equal fields mean equal sets; the reverse holds except between odd patterns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_, or_
+from typing import Final
+
+import msgspec
+
+from gapless.content import spans
+from gapless.content.like import Pattern
+from gapless.content.spans import ALL_NUMBERS, ALL_TEXTS, EMPTY, Spans
+from gapless.content.values import Number, Value, not_a_value
+
+__all__ = [
+    "ALL_BOOLS",
+    "ANY",
+    "ANY_NUMBER",
+    "ANY_TEXT",
+    "FALSE_ONLY",
+    "MISSING",
+    "NOTHING",
+    "PRESENT",
+    "TRUE_ONLY",
+    "ValueSet",
+    "intersection_of",
+    "numbers",
+    "one_of",
+    "texts",
+    "texts_like",
+    "union_of",
+]
+
+_FALSE: Final = 1
+_TRUE: Final = 2
+
+
+class ValueSet(msgspec.Struct, frozen=True, gc=False):
+    """A set of values of one attribute; ``bools`` is a mask: 1 for FALSE, 2 for TRUE."""
+
+    numbers: Spans = EMPTY
+    texts: Spans = EMPTY
+    bools: int = 0
+    null: bool = False
+    nan: bool = False
+    patterns: tuple[tuple[Pattern, bool], ...] = ()
+    """(pattern, whether it must match) for the texts, sorted."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no value is allowed (odd patterns may hide an empty set)."""
+        return not (self.numbers or self.texts or self.bools or self.null or self.nan)
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether the set says nothing at all."""
+        return self.null and self == ANY
+
+    def contains(self, value: Value | None) -> bool:
+        """Say whether the value (None: missing) is in the set."""
+        if value is None:
+            return self.null
+        if isinstance(value, str):
+            return spans.contains(self.texts, value) and all(
+                pattern.matches(value) is wanted for pattern, wanted in self.patterns
+            )
+        if isinstance(value, bool):
+            return bool(self.bools & (_TRUE if value else _FALSE))
+        if isinstance(value, float):
+            if value != value:  # NaN, the only value that differs from itself
+                return self.nan
+        elif not isinstance(value, int):
+            raise not_a_value(value)
+        return spans.contains(self.numbers, value)
+
+    def intersection(self, other: ValueSet) -> ValueSet:
+        """Return what both sets allow."""
+        patterns = self.patterns
+        if other.patterns and other.patterns != patterns:
+            patterns = tuple(sorted({*patterns, *other.patterns}))
+        return _normal(
+            spans.intersection(self.numbers, other.numbers),
+            spans.intersection(self.texts, other.texts),
+            self.bools & other.bools,
+            self.null and other.null,
+            self.nan and other.nan,
+            patterns,
+        )
+
+    def union(self, other: ValueSet) -> ValueSet | None:
+        """Return what either set allows, or None where patterns keep that from being one set."""
+        if self.patterns or other.patterns:
+            if other.is_subset(self):
+                return self
+            return other if self.is_subset(other) else None
+        return ValueSet(
+            spans.union(self.numbers, other.numbers),
+            spans.union(self.texts, other.texts),
+            self.bools | other.bools,
+            self.null or other.null,
+            self.nan or other.nan,
+        )
+
+    def is_subset(self, other: ValueSet) -> bool:
+        """Say whether the other set allows all of this one; may miss with patterns, never lies."""
+        return (
+            spans.is_subset(self.numbers, other.numbers)
+            and not self.bools & ~other.bools
+            and self.null <= other.null
+            and self.nan <= other.nan
+            and spans.is_subset(self.texts, other.texts)
+            and all(self._implies(pattern, wanted) for pattern, wanted in other.patterns)
+        )
+
+    def intersects(self, other: ValueSet) -> bool:
+        """Say whether some value may be in both; may say so wrongly with patterns, never misses."""
+        return bool(
+            (self.null and other.null)
+            or self.bools & other.bools
+            or (self.nan and other.nan)
+            or spans.intersects(self.numbers, other.numbers)
+            or (spans.intersects(self.texts, other.texts) and not self.intersection(other).is_empty)
+        )
+
+    def _implies(self, pattern: Pattern, wanted: bool) -> bool:
+        """Say whether all texts here fit (or all fail) a pattern."""
+        values = spans.points(self.texts)
+        if values is not None:
+            return all(pattern.matches(value) is wanted for value in values)
+        if wanted:
+            return any(ours.implies(pattern) for ours, positive in self.patterns if positive)
+        return any(pattern.implies(ours) for ours, positive in self.patterns if not positive)
+
+
+def _normal(
+    number_spans: Spans,
+    text_spans: Spans,
+    bools: int,
+    null: bool,
+    nan: bool,
+    patterns: tuple[tuple[Pattern, bool], ...],
+) -> ValueSet:
+    """Keep the invariants: patterns over single points are applied, over nothing dropped."""
+    if patterns:
+        values = spans.points(text_spans)
+        if values is not None:
+            text_spans = tuple(
+                cut
+                for value in values
+                if all(pattern.matches(value) is wanted for pattern, wanted in patterns)
+                for cut in spans.point(value)
+            )
+            patterns = ()
+    return ValueSet(number_spans, text_spans, bools, null, nan, patterns)
+
+
+NOTHING: Final = ValueSet()
+MISSING: Final = ValueSet(null=True)
+ALL_BOOLS: Final = ValueSet(bools=_FALSE | _TRUE)
+TRUE_ONLY: Final = ValueSet(bools=_TRUE)
+FALSE_ONLY: Final = ValueSet(bools=_FALSE)
+ANY_NUMBER: Final = ValueSet(numbers=ALL_NUMBERS)
+ANY_TEXT: Final = ValueSet(texts=ALL_TEXTS)
+PRESENT: Final = ValueSet(ALL_NUMBERS, ALL_TEXTS, _FALSE | _TRUE, null=False, nan=True)
+ANY: Final = ValueSet(ALL_NUMBERS, ALL_TEXTS, _FALSE | _TRUE, null=True, nan=True)
+
+
+def numbers(number_spans: Spans) -> ValueSet:
+    """Return a set of numbers."""
+    return ValueSet(numbers=number_spans)
+
+
+def texts(text_spans: Spans) -> ValueSet:
+    """Return a set of texts."""
+    return ValueSet(texts=text_spans)
+
+
+def intersection_of(sets: Sequence[ValueSet]) -> ValueSet:
+    """Return what all of several sets allow, at the price of one sort."""
+    return _normal(
+        spans.intersection_of([one.numbers for one in sets]),
+        spans.intersection_of([one.texts for one in sets]),
+        reduce(and_, [one.bools for one in sets]),
+        all(one.null for one in sets),
+        all(one.nan for one in sets),
+        tuple(sorted({pattern for one in sets for pattern in one.patterns})),
+    )
+
+
+def union_of(sets: Sequence[ValueSet]) -> list[ValueSet]:
+    """Return few sets that together allow what any of the given ones allows, no more.
+
+    Those without patterns become one, at the price of one sort; the others only where one
+    holds another.
+    """
+    plain = [one for one in sets if not one.patterns]
+    result = []
+    if len(plain) == 1:
+        result.append(plain[0])
+    elif plain:
+        result.append(
+            ValueSet(
+                spans.union_of([one.numbers for one in plain]),
+                spans.union_of([one.texts for one in plain]),
+                reduce(or_, [one.bools for one in plain]),
+                any(one.null for one in plain),
+                any(one.nan for one in plain),
+            )
+        )
+    patterned = {one for one in sets if one.patterns}
+    for one in sorted(patterned, key=lambda one: (one.patterns, one.texts)):
+        if not any(one.is_subset(kept) for kept in result):
+            result = [kept for kept in result if not kept.is_subset(one)]
+            result.append(one)
+    return result
+
+
+def one_of(values: list[Value]) -> ValueSet:
+    """Return the set of the given values, of any types.
+
+    >>> one_of([2, 1.0, "x", True]).contains(1)
+    True
+    """
+    number_points: set[Number] = set()
+    text_points: set[str] = set()
+    bools = 0
+    for value in values:
+        if isinstance(value, bool):
+            bools |= _TRUE if value else _FALSE
+        elif isinstance(value, str):
+            text_points.add(value)
+        else:
+            number_points.add(value)
+    return ValueSet(
+        tuple(cut for value in sorted(number_points) for cut in spans.point(value)),
+        tuple(cut for value in sorted(text_points) for cut in spans.point(value)),
+        bools,
+    )
+
+
+def texts_like(pattern: Pattern, wanted: bool) -> ValueSet:
+    """Return the texts that fit a pattern, or (not ``wanted``) all other texts."""
+    exact: Spans | None = None
+    if pattern.literal is not None:
+        exact = spans.point(pattern.literal)
+    elif pattern.is_prefix:
+        exact = spans.prefix(pattern.prefix)
+    if exact is not None:
+        return ValueSet(texts=exact if wanted else spans.complement(exact, ALL_TEXTS))
+    bounds = spans.prefix(pattern.prefix) if wanted else ALL_TEXTS
+    return ValueSet(texts=bounds, patterns=((pattern, wanted),))

@@ -1,0 +1,39 @@
+"""Every limit of gapless, in one place, each with its reason.
+
+A limit that is reached is an error with the limit's name, or a stated behaviour; never a
+silent cut.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+INT_MIN: Final = -(2**63)
+"""Integers are 64-bit: the least one. Larger ones have no exact wire form in other languages."""
+
+INT_MAX: Final = 2**63 - 1
+"""Integers are 64-bit: the greatest one."""
+
+FILTER_TEXT_MAX: Final = 65_536
+"""Characters in a filter's text. Parsing costs linear time; this bounds it at some milliseconds."""
+
+FILTER_NESTING_MAX: Final = 100
+"""Nested parentheses, NOTs and signs. Keeps the recursive parser far from Python's own limit."""
+
+FILTER_CONJUNCTIONS_MAX: Final = 256
+"""Conjunctions in a filter's normal form. AND over OR multiplies; every conjunction is indexed."""
+
+FILTER_CONSTRAINTS_MAX: Final = 4_096
+"""Cut points over all value sets of a filter. A list of IN values is cheap, but not free."""
+
+FILTER_OPERATORS_MAX: Final = 100
+"""Arithmetic operators in one value. A value is computed and written by recursion, a level each."""
+
+FILTER_STEPS_MAX: Final = 250_000
+"""Steps of multiplying a filter out to its normal form. Bounds a hostile filter at a second."""
+
+ACCESS_VALUES_MAX: Final = 16
+"""Values of one IN list that the matching index spreads over its equality groups."""
+
+LINKS_MAX: Final = 1_024
+"""Links of one routing index. A mask has a bit a link, and every slot has a mask."""

@@ -1,0 +1,50 @@
+"""``gapless doctor``."""
+
+from __future__ import annotations
+
+import json
+import platform
+
+import pytest
+
+import gapless
+from gapless.cli import doctor
+from gapless.cli.main import main
+from gapless.content import matching
+
+
+def test_doctor_says_which_kernel_is_in_use_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert matching.KERNEL in {"compiled", "twin"}
+    assert f"{matching.KERNEL}: " in shown
+    assert gapless.__version__ in shown
+
+
+def test_doctor_as_json_has_every_fact(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["gapless"] == gapless.__version__
+    assert facts["python"].startswith(platform.python_version())
+    assert facts["kernel"] == {"name": matching.KERNEL, "reason": matching.KERNEL_REASON}
+    assert facts["packages"]["numpy"]
+    assert {"compiler", "java", "platform", "executable"} <= facts.keys()
+
+
+def test_a_missing_program_is_reported_as_not_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    diagnosis = doctor.diagnose()
+    assert diagnosis.java is None
+    assert diagnosis.compiler is None
+    doctor.show(diagnosis)
+    assert "not found" in capsys.readouterr().out
+
+
+def test_a_missing_package_has_no_version() -> None:
+    assert doctor.installed_version("gapless-package-that-is-not-there") is None
+
+
+def test_a_program_that_fails_counts_as_not_found() -> None:
+    assert doctor.first_line("false", "--version") is None

@@ -1,0 +1,41 @@
+"""How the properties of the whole suite are run.
+
+``default`` is deterministic: the same examples in every run, no time limit on one example, no
+database of past failures, so that a failing test fails again everywhere. ``explore`` draws new
+examples in every run; choose it with ``GAPLESS_PROFILE=explore``.
+
+``GAPLESS_CASES`` makes all properties longer or shorter, see ``tests.cases``. A test that needs
+another number of examples than its neighbours asks ``scaled`` for it, so that it grows with the
+rest.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+from tests.cases import scaled
+
+EXAMPLES = scaled(200)
+
+# A loaded machine must not turn a slow example into a failure.
+_PATIENT = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+settings.register_profile(
+    "default",
+    max_examples=EXAMPLES,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=_PATIENT,
+)
+settings.register_profile(
+    "explore",
+    max_examples=EXAMPLES,
+    derandomize=False,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=_PATIENT,
+)
+settings.load_profile(os.environ.get("GAPLESS_PROFILE", "default"))

@@ -1,0 +1,87 @@
+"""Plans: exact numbers as pairs of doubles and steps, and the choice of the way in."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gapless import Filter
+from gapless.content.conjunction import Conjunction
+from gapless.content.matching.plan import Access, AccessKind, Planner, encode_number
+from tests.content.matching import samples
+
+
+def conjunction(text: str) -> Conjunction:
+    (only,) = Filter(text).conjunctions
+    return only
+
+
+def access(text: str, planner: Planner | None = None) -> Access:
+    return (planner or Planner()).plan(conjunction(text)).access
+
+
+def test_encoded_numbers_are_ordered_as_the_numbers_are() -> None:
+    rng = random.Random(1)
+    edges: list[int | float] = [0, 1, 2**53, 2**53 + 1, 2**62 + 1, 2**63 - 1, -(2**63), 2.0**63]
+    edges += [rng.randrange(-(2**63), 2**63) for _ in range(200)]
+    edges += [float(edge) for edge in edges]
+    for left in edges:
+        for right in edges:
+            pairs = encode_number(left), encode_number(right)
+            assert (left < right) == (pairs[0] < pairs[1])
+            assert (left == right) == (pairs[0] == pairs[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("symbol = 'IBM' AND price > 90", (AccessKind.EQUAL, "symbol", ("IBM",))),
+        ("a IN (1, 'x', TRUE)", (AccessKind.EQUAL, "a", (1.0, "x", True))),
+        ("name LIKE 'ab%' AND price > 90", (AccessKind.PREFIX, "name", ("ab",))),
+        ("name LIKE 'ab%z'", (AccessKind.PREFIX, "name", ("ab",))),
+        ("name > 'aba' AND name < 'abz'", (AccessKind.PREFIX, "name", ("ab",))),
+        ("flag AND name LIKE 'ab%'", (AccessKind.PREFIX, "name", ("ab",))),
+        ("price > 90", (AccessKind.PRESENT, "price", ())),
+        ("price IS NULL", (AccessKind.ALWAYS, "", ())),
+        ("", (AccessKind.ALWAYS, "", ())),
+    ],
+)
+def test_the_way_in_is_the_most_selective_condition_that_a_hash_can_answer(
+    text: str, expected: tuple[AccessKind, str, tuple[object, ...]]
+) -> None:
+    assert access(text) == expected
+
+
+def test_of_two_equalities_the_one_compared_with_more_values_leads_in() -> None:
+    planner = Planner()
+    for number in range(50):
+        access(f"exchange = 'N{number % 3}' AND symbol = 'S{number}'", planner)
+    assert access("exchange = 'N1' AND symbol = 'S7'", planner).attribute == "symbol"
+
+
+def test_without_an_equality_a_rare_attribute_leads_in() -> None:
+    planner = Planner()
+    for _ in range(100):
+        planner.added(planner.plan(conjunction("common > 1")))
+    assert access("common > 1 AND rare > 1", planner).attribute == "rare"
+
+
+def test_an_in_list_longer_than_the_limit_is_no_way_in() -> None:
+    values = ", ".join(str(2 * number) for number in range(17))
+    assert access(f"a IN ({values})").kind is AccessKind.PRESENT
+
+
+def test_equal_conjunctions_have_one_identity_and_others_have_another() -> None:
+    rng = random.Random(4)
+    planner = Planner()
+    by_identity: dict[bytes, Conjunction] = {}
+    for _ in range(3_000):
+        made = samples.conjunction(rng)
+        assert by_identity.setdefault(planner.plan(made).identity, made) == made
+    assert len(by_identity) == len(set(by_identity.values()))
+
+
+def test_an_open_interval_between_two_neighbouring_integers_is_no_point() -> None:
+    # low and high coincide half a step beside 2**53, where no number is
+    assert access("a > 9007199254740992 AND a < 9007199254740993").kind is AccessKind.PRESENT

@@ -1,0 +1,395 @@
+"""The layer order and the banned imports, checked over the sources.
+
+The tables come first; they are the rule. The checker below them reads the imports of every module
+with ``ast`` and is itself tested on small planted violations.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).resolve().parent.parent / "src" / "gapless"
+
+# ---------------------------------------------------------------------------------------------
+# The tables.
+
+LAYERS: tuple[tuple[str, ...], ...] = (
+    # From the bottom up. A package may import itself and every package of a lower row.
+    ("core",),
+    ("content",),
+    ("messages",),
+    ("overlay",),
+    ("propagation",),
+    ("delivery",),
+    ("access",),
+    ("reshape",),
+    ("mobility",),
+    ("broker",),
+    ("wire", "storage", "runtime", "sim"),
+    ("client", "gateway"),
+    ("console", "cli", "spark"),
+)
+
+SIBLINGS: dict[tuple[str, str], str] = {
+    # (importer, imported) inside one row, with the reason.
+    ("runtime", "wire"): "the driver moves bytes, so it needs the codec",
+    ("runtime", "storage"): "the driver writes what the machine asks to be written",
+    ("sim", "wire"): "the simulator can send real frames to find faults of the codec",
+    ("sim", "storage"): "the simulator can run the real storage on a simulated disk",
+}
+
+DETERMINISTIC = (
+    # The machine without IO: the same inputs give the same outputs, byte for byte.
+    "core",
+    "content",
+    "messages",
+    "overlay",
+    "propagation",
+    "delivery",
+    "access",
+    "reshape",
+    "mobility",
+    "broker",
+)
+
+BANNED_MODULES: dict[str, str] = {
+    # In deterministic packages, with the reason.
+    "time": "time is an argument",
+    "sched": "time is an argument",
+    "random": "randomness is an argument, a seeded generator passed in",
+    "secrets": "randomness is an argument, a seeded generator passed in",
+    "uuid": "ids are made from what the machine was given",
+    "asyncio": "the drivers own the event loop",
+    "concurrent": "the machine has one thread",
+    "multiprocessing": "the machine has one process",
+    "threading": "the machine has one thread",
+    "queue": "the machine has one thread; a queue is a collections.deque with a limit",
+    "signal": "signals belong to the drivers",
+    "subprocess": "the machine starts no program",
+    "socket": "no IO in the machine",
+    "select": "no IO in the machine",
+    "selectors": "no IO in the machine",
+    "ssl": "no IO in the machine",
+    "http": "no IO in the machine",
+    "urllib": "no IO in the machine",
+    "sqlite3": "no IO in the machine; storage is an effect",
+    "os": "no IO in the machine, and no environment",
+    "pathlib": "no IO in the machine",
+    "io": "no IO in the machine",
+    "tempfile": "no IO in the machine",
+    "shutil": "no IO in the machine",
+    "logging": "what happened is an effect or a trace, not a log line",
+}
+
+BANNED_CALLS: dict[str, str] = {
+    # Dotted names in deterministic packages, as they are after undoing aliases.
+    "datetime.datetime.now": "time is an argument",
+    "datetime.datetime.utcnow": "time is an argument",
+    "datetime.datetime.today": "time is an argument",
+    "datetime.date.today": "time is an argument",
+    "numpy.random": "randomness is an argument, a seeded generator passed in",
+    "open": "no IO in the machine",
+    "print": "no IO in the machine",
+    "input": "no IO in the machine",
+    "breakpoint": "no IO in the machine",
+    "__import__": "imports are visible at the top of the file",
+}
+
+THIRD_PARTY: dict[str, tuple[str, ...]] = {
+    # What a deterministic package may import that is neither ours nor Python's.
+    # msgspec gives small frozen structs; numpy gives the matching index its columns.
+    "core": ("msgspec",),
+    "content": ("msgspec", "numpy"),
+    "messages": ("msgspec",),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Allowance:
+    """A file that may use some names of a banned module."""
+
+    names: tuple[str, ...]
+    reason: str
+
+
+ALLOWANCES: dict[tuple[str, str], Allowance] = {
+    # (file, module): what it may use of it.
+    ("content/matching/kernel.py", "os"): Allowance(
+        ("environ",),
+        "chooses the compiled kernel or its twin once, at import, before any machine exists",
+    ),
+}
+
+FACE_USERS = LAYERS[-1]
+"""Packages that may import names from ``gapless`` itself; below them that would be a circle."""
+
+# ---------------------------------------------------------------------------------------------
+# The checker.
+
+RANKS = {package: rank for rank, row in enumerate(LAYERS) for package in row}
+
+
+@dataclasses.dataclass(frozen=True)
+class Use:
+    """A dotted name that a module imports or reads, and where."""
+
+    name: str
+    line: int
+
+
+def violations(path: str, source: str) -> list[str]:
+    """What is wrong with a file; ``path`` is relative to the package, with slashes."""
+    package = path.split("/", 1)[0] if "/" in path else ""
+    if package and package not in RANKS:
+        return [f"{path}: package {package!r} is in no layer; add it to LAYERS in {__name__}"]
+    tree = ast.parse(source)
+    imports = list(imported_names(tree, path))
+    found: list[tuple[int, str]] = []
+    if package:  # the modules beside the packages are the face, and may import everything
+        found += [
+            (use.line, problem) for use in imports if (problem := layer_problem(package, use))
+        ]
+    if package in DETERMINISTIC:
+        uses = imports + list(read_names(tree, aliases(tree, path)))
+        found += [(use.line, problem) for use in uses if (problem := io_problem(path, use))]
+    return [f"{path}:{line}: {problem}" for line, problem in sorted(set(found))]
+
+
+def layer_problem(package: str, use: Use) -> str | None:
+    """Why this package may not import this module of ours."""
+    root, _, rest = use.name.partition(".")
+    if root != "gapless":
+        return None
+    target = rest.split(".", 1)[0]
+    if target not in RANKS:
+        if package in FACE_USERS:
+            return None
+        return f"{package} imports {use.name}, which is in no layer"
+    if target == package or RANKS[target] < RANKS[package] or (package, target) in SIBLINGS:
+        return None
+    return f"{package} imports {target}, which is not below it"
+
+
+def io_problem(path: str, use: Use) -> str | None:
+    """Why a deterministic package may not use this name."""
+    root, _, rest = use.name.partition(".")
+    if root in BANNED_MODULES:
+        allowance = ALLOWANCES.get((path, root))
+        if allowance and (not rest or rest.split(".", 1)[0] in allowance.names):
+            return None
+        return f"uses {use.name}: {BANNED_MODULES[root]}"
+    for banned, reason in BANNED_CALLS.items():
+        if use.name == banned or use.name.startswith(banned + "."):
+            return f"uses {use.name}: {reason}"
+    return None
+
+
+def third_party_problems(path: str, source: str) -> list[str]:
+    """Imports of packages that are neither ours nor Python's and that the table does not name."""
+    package = path.split("/", 1)[0]
+    if package not in DETERMINISTIC:
+        return []
+    allowed = {"gapless", *THIRD_PARTY.get(package, ()), *sys.stdlib_module_names}
+    return [
+        f"{path}:{use.line}: imports {use.name}, which {package} may not depend on"
+        for use in imported_names(ast.parse(source), path)
+        if use.name.split(".", 1)[0] not in allowed
+    ]
+
+
+def imported_names(tree: ast.AST, path: str) -> Iterator[Use]:
+    """Every imported name, dotted and absolute, wherever in the file the import stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Use(alias.name, node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            module = absolute(node, path)
+            for alias in node.names:
+                yield Use(f"{module}.{alias.name}", node.lineno)
+
+
+def aliases(tree: ast.AST, path: str) -> dict[str, str]:
+    """What each local name that was bound by an import stands for."""
+    bound: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                root = alias.name.split(".", 1)[0]
+                bound[alias.asname or root] = alias.name if alias.asname else root
+        elif isinstance(node, ast.ImportFrom):
+            module = absolute(node, path)
+            for alias in node.names:
+                bound[alias.asname or alias.name] = f"{module}.{alias.name}"
+    return bound
+
+
+def read_names(tree: ast.AST, bound: dict[str, str]) -> Iterator[Use]:
+    """Every dotted name that the code reads, with aliases undone; also called builtins."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            dotted = dotted_name(node)
+            if dotted is None:
+                continue
+            root, _, rest = dotted.partition(".")
+            if root in bound:
+                yield Use(f"{bound[root]}.{rest}", node.lineno)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield Use(bound.get(node.func.id, node.func.id), node.lineno)
+
+
+def dotted_name(node: ast.expr) -> str | None:
+    """``a.b.c`` as text, or None for an attribute of something that is not a name."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        prefix = dotted_name(node.value)
+        return None if prefix is None else f"{prefix}.{node.attr}"
+    return None
+
+
+def absolute(node: ast.ImportFrom, path: str) -> str:
+    """The module of a ``from`` import, with leading dots resolved against the file."""
+    if not node.level:
+        return node.module or ""
+    here = ["gapless", *path.split("/")[:-1]]
+    base = here[: len(here) - (node.level - 1)]
+    return ".".join([*base, node.module] if node.module else base)
+
+
+# ---------------------------------------------------------------------------------------------
+# The sources obey.
+
+
+def source_files() -> list[Path]:
+    return sorted(SOURCES.rglob("*.py"))
+
+
+def test_there_are_sources_to_check() -> None:
+    assert any(path.name == "__init__.py" for path in source_files())
+
+
+def test_every_package_is_in_a_layer() -> None:
+    packages = {path.relative_to(SOURCES).parts[0] for path in SOURCES.glob("*/*.py")}
+    unknown = packages - RANKS.keys()
+    assert not unknown, f"add to LAYERS in {__file__}: {sorted(unknown)}"
+
+
+def test_sources_keep_to_the_layers_and_do_no_io() -> None:
+    problems = [
+        problem
+        for path in source_files()
+        for problem in violations(path.relative_to(SOURCES).as_posix(), path.read_text())
+    ]
+    assert not problems, "\n".join(problems)
+
+
+def test_deterministic_packages_depend_only_on_what_the_table_names() -> None:
+    problems = [
+        problem
+        for path in source_files()
+        for problem in third_party_problems(path.relative_to(SOURCES).as_posix(), path.read_text())
+    ]
+    assert not problems, "\n".join(problems)
+
+
+def test_the_tables_are_consistent() -> None:
+    packages = [package for row in LAYERS for package in row]
+    assert len(packages) == len(set(packages)), "a package stands in two rows"
+    assert set(DETERMINISTIC) <= set(packages)
+    assert set(THIRD_PARTY) <= set(DETERMINISTIC)
+    for importer, imported in SIBLINGS:
+        assert RANKS[importer] == RANKS[imported], f"{importer}, {imported}: not in one row"
+        assert (imported, importer) not in SIBLINGS, f"{importer}, {imported}: a circle"
+    for _, module in ALLOWANCES:
+        assert module in BANNED_MODULES
+
+
+# ---------------------------------------------------------------------------------------------
+# The alarm rings.
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("core/ticks.py", "from gapless.content import Filter"),
+        ("core/ticks.py", "from gapless import content"),
+        ("core/ticks.py", "import gapless.broker.machine"),
+        ("core/ticks.py", "from ..content import values"),
+        ("content/matching/index.py", "from ...messages import frames"),
+        ("content/values.py", "def f():\n    from gapless.delivery import pubend"),
+        ("content/values.py", "from gapless import Filter"),
+        ("storage/log.py", "from gapless.runtime import loop"),
+        ("wire/codec.py", "from gapless.client import session"),
+        ("telepathy/mind.py", "import gapless.core"),
+    ],
+)
+def test_a_planted_breach_of_the_layers_is_found(path: str, source: str) -> None:
+    assert len(violations(path, source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(f"import {module}" for module in BANNED_MODULES),
+        "from time import monotonic",
+        "import os.path",
+        "import random as dice",
+        "def f():\n    import socket",
+        "import datetime\nnow = datetime.datetime.now()",
+        "from datetime import datetime as clock\nnow = clock.now()",
+        "from datetime import datetime\nread = datetime.utcnow",
+        "import datetime as d\nday = d.date.today()",
+        "import numpy as np\nx = np.random.rand()",
+        "from numpy.random import default_rng",
+        "f = open('x')",
+        "print('x')",
+        "__import__('socket')",
+    ],
+)
+def test_planted_io_is_found_in_a_deterministic_package(source: str) -> None:
+    assert violations("broker/machine.py", source)
+
+
+def test_planted_io_is_left_alone_where_io_belongs() -> None:
+    assert not violations("runtime/loop.py", "import asyncio, os, socket, time\nprint(time.time())")
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("content/filter.py", "from gapless.core.errors import FilterSyntaxError"),
+        ("content/matching/index.py", "from ..values import Value\nfrom .kernel import KERNEL"),
+        ("runtime/loop.py", "from gapless.wire import codec\nfrom gapless.storage import log"),
+        ("cli/main.py", "from gapless import Filter, __version__\nimport gapless.content"),
+        ("__init__.py", "from gapless.content import Filter"),
+        ("content/values.py", "import datetime\nspan = datetime.timedelta(1)"),
+        ("content/values.py", "import numpy\nx = numpy.zeros(3)\nreopen('x')"),
+        ("content/values.py", "class A:\n    def f(self):\n        self.open()"),
+    ],
+)
+def test_what_is_allowed_passes(path: str, source: str) -> None:
+    assert violations(path, source) == []
+
+
+def test_an_allowance_covers_one_file_and_the_names_it_lists() -> None:
+    kernel = "content/matching/kernel.py"
+    reads_environment = "import os\nchosen = os.environ.get('GAPLESS_KERNEL')"
+    assert violations(kernel, reads_environment) == []
+    assert violations(kernel, "from os import environ\nchosen = environ['GAPLESS_KERNEL']") == []
+    assert violations(kernel, "import os\nos.remove('x')")
+    assert violations(kernel, "from os import remove")
+    assert violations("content/matching/index.py", reads_environment)
+
+
+def test_a_planted_dependency_is_found() -> None:
+    assert third_party_problems("core/ticks.py", "import numpy")
+    assert third_party_problems("content/values.py", "from duckdb import connect")
+    assert not third_party_problems("content/values.py", "import numpy as np\nimport bisect")
+    assert not third_party_problems("cli/main.py", "import typer")
