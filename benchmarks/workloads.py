@@ -31,7 +31,7 @@ class Table(NamedTuple):
 
     columns: dict[str, str]
     rows: Callable[[], Iterator[tuple[Any, ...]]]
-    index: tuple[str, ...]
+    indexed: tuple[str, ...]
     condition: str
 
 
@@ -315,15 +315,50 @@ def mixture(size: int, events: int) -> Workload:
 
 
 def nested_texts(size: int) -> Iterator[str]:
-    """Ranges on one to three of eight attributes, from a thousandth to half of the domain wide."""
+    """Ranges on one to three of twenty attributes, of widely varying widths, many inside others.
+
+    Two thirds narrow one that was drawn before, perhaps by one attribute more; they come in any
+    order.
+    """
     draw = _Draw(6, size)
+    drawn: list[dict[int, tuple[int, int]]] = []
     for _ in range(size):
-        parts = []
-        for number in sorted(draw.several(8, 1 + draw.below(3))):
-            width = 1 + int(5_000 * 0.5 ** (draw.below(100) / 10))
-            low = draw.below(10_000 - width)
-            parts.append(f"y{number} BETWEEN {low} AND {low + width}")
-        yield " AND ".join(parts)
+        if drawn and draw.below(3):
+            drawn.append(_narrower(drawn[draw.below(len(drawn))], draw))
+        else:
+            drawn.append(_outermost(draw))
+    for at in np.random.default_rng((6, size)).permutation(size).tolist():
+        parts = sorted(drawn[at].items())
+        yield " AND ".join(f"x{number} BETWEEN {low} AND {high}" for number, (low, high) in parts)
+
+
+def _outermost(draw: _Draw) -> dict[int, tuple[int, int]]:
+    """Return new ranges, the narrower the fewer they are: else a few would cover all others."""
+    count = 1 + draw.below(3)
+    most = (300, 30_000, 200_000)[count - 1]
+    result = {}
+    for number in draw.several(RANGE_ATTRIBUTES, count):
+        start = draw.below(1_000_000)
+        result[number] = _inside(start, start + most, draw)
+    return result
+
+
+def _narrower(ranges_: dict[int, tuple[int, int]], draw: _Draw) -> dict[int, tuple[int, int]]:
+    """Return ranges inside the given ones; now and then one attribute more."""
+    result = {
+        number: _inside(low, high, draw) if draw.below(2) else (low, high)
+        for number, (low, high) in ranges_.items()
+    }
+    if len(result) < 3 and draw.below(2):
+        result.setdefault(draw.below(RANGE_ATTRIBUTES), _inside(0, 1_000_000, draw))
+    return result
+
+
+def _inside(low: int, high: int, draw: _Draw) -> tuple[int, int]:
+    """Return a range inside a range: from all of it down to a thousandth."""
+    width = int((high - low) * 0.001 ** (draw.below(1_000) / 1_000))
+    start = low + draw.below(high - low - width + 1)
+    return start, start + width
 
 
 FAMILIES: dict[str, Family] = {

@@ -112,8 +112,8 @@ def sqlite_table(workload: Workload, table: Table) -> Contender:
     database.execute(_create_table(table))
     marks = ", ".join("?" * (1 + len(table.columns)))
     database.executemany(f"INSERT INTO filter VALUES ({marks})", _numbered(table))
-    if table.index:
-        database.execute(f"CREATE INDEX way_in ON filter ({', '.join(table.index)})")
+    if table.indexed:
+        database.execute(f"CREATE INDEX way_in ON filter ({', '.join(table.indexed)})")
     database.execute("ANALYZE")
     condition = table.condition.format_map({name: f":{name}" for name in workload.events[0]})
     query = f"SELECT number FROM filter WHERE {condition}"
@@ -136,10 +136,10 @@ class DuckTable:
         self._load("filter", _numbered(table))
         names = list(workload.events[0])
         kinds = ["VARCHAR" if isinstance(v, str) else "DOUBLE" for v in workload.events[0].values()]
-        columns = ", ".join(f"{name} {kind}" for name, kind in zip(names, kinds, strict=True))
+        columns = ", ".join(f"event_{name} {kind}" for name, kind in zip(names, kinds, strict=True))
         self._database.execute(f"CREATE TABLE event (place INTEGER, {columns})")
         self._load("event", ((at, *event.values()) for at, event in enumerate(workload.events)))
-        condition = table.condition.format_map({name: f"event.{name}" for name in names})
+        condition = table.condition.format_map({name: f"event_{name}" for name in names})
         self._query = (
             "SELECT event.place, filter.number FROM filter, event "
             f"WHERE event.place >= ? AND event.place < ? AND {condition}"

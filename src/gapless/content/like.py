@@ -23,8 +23,8 @@ __all__ = ["MANY", "ONE", "Pattern"]
 ONE: Final = "_"
 MANY: Final = "%"
 _ESCAPE: Final = "\\"
-_IMPLICATION_CELLS_MAX: Final = 4_000_000
-"""Beyond this many steps covering between two patterns is not looked for (it may be missed)."""
+_CELLS_MAX: Final = 4_000_000
+"""Two patterns whose lengths multiply to more are not compared; the careful answer is given."""
 
 
 class Pattern(msgspec.Struct, frozen=True, order=True):
@@ -139,20 +139,37 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         that ``other`` has reached are the bits of an int.
         """
         ours, theirs = _symbols(self.tokens), _symbols(other.tokens)
-        if len(ours) * len(theirs) > _IMPLICATION_CELLS_MAX:
+        if len(ours) * len(theirs) > _CELLS_MAX:
             return self == other
-        ones = sum(1 << place for place, symbol in enumerate(theirs) if symbol == ONE)
-        manies = sum(1 << place for place, symbol in enumerate(theirs) if symbol == MANY)
-        takes = {ONE: ones, MANY: 0}
-        for place, symbol in enumerate(theirs):
-            if symbol not in (ONE, MANY):
-                takes[symbol] = takes.get(symbol, ones) | 1 << place
-        stays = manies << 1
+        ones, manies, takes = _masks(theirs)
+        takes |= {ONE: ones, MANY: 0}
         reached = 1 | (1 & manies) << 1
         for symbol in ours:
-            reached = (reached & takes.get(symbol, ones)) << 1 | reached & stays
+            reached = (reached & takes.get(symbol, ones)) << 1 | reached & manies << 1
             reached |= (reached & manies) << 1
         return bool(reached >> len(theirs))
+
+    def meets(self, other: Pattern) -> bool:
+        """Say whether some text may fit both patterns; may say so wrongly, never misses.
+
+        Both are walked at once: a place in this pattern, and the places in the other that one
+        text can have reached then.
+        """
+        ours, theirs = _symbols(self.tokens), _symbols(other.tokens)
+        if len(ours) * len(theirs) > _CELLS_MAX:
+            return True
+        ones, manies, takes = _masks(theirs)
+        end = 1 << len(theirs)
+        takes[ONE] = (end - 1) & ~manies
+        reached = 1 | (1 & manies) << 1
+        for symbol in ours:
+            if symbol == MANY:
+                least = reached & -reached
+                reached = (end << 1) - least  # from the first place on, all
+            else:
+                reached = (reached & takes.get(symbol, ones)) << 1 | reached & manies
+                reached |= (reached & manies) << 1
+        return bool(reached & end)
 
 
 class _Piece:
@@ -222,6 +239,17 @@ def _pieces(tokens: tuple[str, ...]) -> list[_Piece]:
                 groups[-1].append(token)
         pieces = _pieces_of[tokens] = [_Piece(group) for group in groups]
     return pieces
+
+
+def _masks(symbols: list[str]) -> tuple[int, int, dict[str, int]]:
+    """Return the places of *one*, of *many*, and those that take a given character, as bits."""
+    ones = sum(1 << place for place, symbol in enumerate(symbols) if symbol == ONE)
+    manies = sum(1 << place for place, symbol in enumerate(symbols) if symbol == MANY)
+    takes: dict[str, int] = {}
+    for place, symbol in enumerate(symbols):
+        if symbol not in (ONE, MANY):
+            takes[symbol] = takes.get(symbol, ones) | 1 << place
+    return ones, manies, takes
 
 
 def _symbols(tokens: tuple[str, ...]) -> list[str]:

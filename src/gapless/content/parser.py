@@ -92,11 +92,11 @@ class _Parser:
 
     # --- conditions ---
 
-    def _conditions(self) -> _Found:
+    def _conditions(self, expected: str = "a condition") -> _Found:
         """Read an OR of ANDs, or a single condition, or a value."""
         tokens = self._tokens
         start = self._at
-        found = self._comparison()
+        found = self._comparison(expected)
         kind = tokens[self._at][0]
         if kind not in ("AND", "OR"):
             return found
@@ -113,7 +113,7 @@ class _Parser:
         alternatives.append(all_of(parts))
         return any_of(alternatives)
 
-    def _comparison(self) -> _Found:
+    def _comparison(self, expected: str = "a condition") -> _Found:
         """Read what stands between two ANDs."""
         tokens, start = self._tokens, self._at
         kind = tokens[start][0]
@@ -127,7 +127,7 @@ class _Parser:
             operand = self._condition(self._comparison(), start + 1)
             self._depth -= 1
             return negated(operand)
-        left = self._operand("a condition or a value" if self._depth else "a condition")
+        left = self._operand(expected)
         kind = tokens[self._at][0]
         if kind == COMPARE:
             return self._relation(left, start)
@@ -314,7 +314,7 @@ class _Parser:
             return Operand(Constant(kind == "TRUE"))
         if kind == "(":
             self._enter(start)
-            found = self._conditions()
+            found = self._conditions("a condition or a value")
             if self._tokens[self._at][0] != ")":
                 self._refuse_rest(found, start)
             self._at += 1

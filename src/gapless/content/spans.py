@@ -34,6 +34,7 @@ __all__ = [
     "point",
     "points",
     "prefix",
+    "stem",
     "union",
     "union_of",
 ]
@@ -117,6 +118,25 @@ def prefix(text: str) -> Spans:
     last = stem[-1]
     after = _AFTER_SURROGATES if last == _BEFORE_SURROGATES else chr(ord(last) + 1)
     return ((text, 0), (stem[:-1] + after, 0))
+
+
+def stem(interval: Spans) -> str:
+    """Return the beginning that all texts of an interval are known to share.
+
+    >>> stem(prefix("ab")), stem((("abba", 0), ("abel", 1)))
+    ('ab', 'ab')
+    """
+    (low, _), (high, _) = interval
+    if prefix(low) == interval:
+        return str(low)
+    if high is _TOP:
+        return ""
+    shared = 0
+    for ours, theirs in zip(low, high, strict=False):
+        if ours != theirs:
+            break
+        shared += 1
+    return str(low[:shared])
 
 
 def contains(spans: Spans, value: Any) -> bool:

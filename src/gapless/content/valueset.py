@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from gapless.content import spans
-from gapless.content.like import Pattern
+from gapless.content.like import MANY, Pattern
 from gapless.content.spans import ALL_NUMBERS, ALL_TEXTS, EMPTY, Spans
 from gapless.content.values import Number, Value, not_a_value
 
@@ -42,6 +42,9 @@ __all__ = [
     "texts_like",
     "union_of",
 ]
+
+_PATTERN_PAIRS_MAX: Final = 1_000
+"""Two sets with more pairs of patterns are only asked whether their patterns are equal."""
 
 _FALSE: Final = 1
 _TRUE: Final = 2
@@ -73,9 +76,7 @@ class ValueSet(msgspec.Struct, frozen=True, gc=False):
         if value is None:
             return self.null
         if isinstance(value, str):
-            return spans.contains(self.texts, value) and all(
-                pattern.matches(value) is wanted for pattern, wanted in self.patterns
-            )
+            return spans.contains(self.texts, value) and self._fits(value)
         if isinstance(value, bool):
             return bool(self.bools & (_TRUE if value else _FALSE))
         if isinstance(value, float):
@@ -120,8 +121,7 @@ class ValueSet(msgspec.Struct, frozen=True, gc=False):
             and not self.bools & ~other.bools
             and self.null <= other.null
             and self.nan <= other.nan
-            and spans.is_subset(self.texts, other.texts)
-            and all(self._implies(pattern, wanted) for pattern, wanted in other.patterns)
+            and self._texts_within(other)
         )
 
     def intersects(self, other: ValueSet) -> bool:
@@ -131,17 +131,57 @@ class ValueSet(msgspec.Struct, frozen=True, gc=False):
             or self.bools & other.bools
             or (self.nan and other.nan)
             or spans.intersects(self.numbers, other.numbers)
-            or (spans.intersects(self.texts, other.texts) and not self.intersection(other).is_empty)
+            or (spans.intersects(self.texts, other.texts) and self._texts_meet(other))
         )
 
-    def _implies(self, pattern: Pattern, wanted: bool) -> bool:
-        """Say whether all texts here fit (or all fail) a pattern."""
+    def _fits(self, text: str) -> bool:
+        return all(pattern.matches(text) is wanted for pattern, wanted in self.patterns)
+
+    def _texts_within(self, other: ValueSet) -> bool:
+        """Say whether the other set allows all texts of this one."""
+        if not spans.is_subset(self.texts, other.texts):
+            if not self.patterns:
+                return False
+            outside = spans.intersection(self.texts, spans.complement(other.texts, ALL_TEXTS))
+            strays = spans.points(outside)
+            if strays is None or any(self._fits(stray) for stray in strays):
+                return False
+        if not other.patterns or self.patterns == other.patterns:
+            return True
         values = spans.points(self.texts)
         if values is not None:
-            return all(pattern.matches(value) is wanted for value in values)
-        if wanted:
-            return any(ours.implies(pattern) for ours, positive in self.patterns if positive)
-        return any(pattern.implies(ours) for ours, positive in self.patterns if not positive)
+            return all(other._fits(value) for value in values)
+        ours = _known_patterns(self)
+        if len(ours) * len(other.patterns) > _PATTERN_PAIRS_MAX:
+            return set(other.patterns) <= set(ours)
+        return all(_implied(ours, pattern, wanted) for pattern, wanted in other.patterns)
+
+    def _texts_meet(self, other: ValueSet) -> bool:
+        """Say whether some text may be in both sets, whose texts have some in common."""
+        if not self.patterns and not other.patterns:
+            return True
+        common = self.intersection(other)
+        if not common.texts:
+            return False
+        known = _known_patterns(common)
+        if len(known) * len(known) > _PATTERN_PAIRS_MAX:
+            return True
+        return not any(_implied(known, pattern, not wanted) for pattern, wanted in common.patterns)
+
+
+def _known_patterns(one: ValueSet) -> tuple[tuple[Pattern, bool], ...]:
+    """Return the patterns, and the prefix that all texts of an interval share, as one."""
+    stem = spans.stem(one.texts) if len(one.texts) == 2 else ""
+    return (*one.patterns, (Pattern((f"={stem}", MANY)), True)) if stem else one.patterns
+
+
+def _implied(known: tuple[tuple[Pattern, bool], ...], pattern: Pattern, wanted: bool) -> bool:
+    """Say whether a text that meets the known patterns must fit (or must fail) another one."""
+    if wanted:
+        return any(one.implies(pattern) for one, positive in known if positive)
+    return any(
+        not one.meets(pattern) if positive else pattern.implies(one) for one, positive in known
+    )
 
 
 def _normal(

@@ -6,7 +6,7 @@ import random
 
 from gapless.content import spans, valueset
 from gapless.content.conjunction import Conjunction
-from gapless.content.expression import EQUAL, LESS, Arithmetic, Attribute, Comparison
+from gapless.content.expression import EQUAL, LESS, Arithmetic, Attribute, Comparison, Term
 from gapless.content.like import Pattern
 from gapless.content.values import Value
 from gapless.content.valueset import ValueSet
@@ -51,18 +51,14 @@ def value_set(rng: random.Random) -> ValueSet:
 def conjunction(rng: random.Random, names: tuple[str, ...] = NAMES) -> Conjunction:
     """Return a conjunction of up to three conditions, now and then with a derived term."""
     while True:
-        residuals = []
+        residuals: list[tuple[Term, ValueSet]] = []
         if rng.random() < 0.1:
             left, right = Attribute(rng.choice(names)), Attribute(rng.choice(names))
             below = valueset.numbers((spans.NUMBER_MIN, (1, rng.randrange(2))))
-            residuals.append(
-                rng.choice(
-                    [
-                        (Comparison(left, right), valueset.one_of([LESS, EQUAL])),
-                        (Arithmetic("+", left, right), below),
-                    ]
-                )
-            )
+            if rng.random() < 0.5:
+                residuals.append((Comparison(left, right), valueset.one_of([LESS, EQUAL])))
+            else:
+                residuals.append((Arithmetic("+", left, right), below))
         conditions = [(rng.choice(names), value_set(rng)) for _ in range(rng.randrange(4))]
         made = Conjunction.of(conditions, residuals)
         if made is not None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from types import MappingProxyType
 
 import pytest
 
 from gapless.content.conjunction import Conjunction
 from gapless.content.matching.kernel import Engine, new_engine
 from gapless.content.matching.plan import Planner
+from gapless.content.values import Value
 from gapless.core.errors import AttributeValueError, UsageError
 from tests.cases import scaled
 from tests.content.matching import samples
@@ -99,7 +101,8 @@ def test_deleting_says_which_attributes_are_no_longer_asked_for(kernel: str) -> 
     rng = random.Random(1)
     first = Conjunction.of([("a", samples.value_set(rng)), ("b", samples.value_set(rng))])
     second = Conjunction.of([("b", samples.value_set(rng))])
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     slots = [engine.insert(planner.plan(each)) for each in (first, second)]
     assert engine.delete(slots[0]) == ["a"]
     assert engine.delete(slots[1]) == ["b"]
@@ -124,7 +127,7 @@ def test_an_attribute_that_is_no_value_is_refused_and_the_engine_goes_on(
 ) -> None:
     held, _ = held_at(kernel, 7)
     engine = held.engine
-    event = {"a": 1, "b": "ab"}
+    event: dict[str, Value | None] = {"a": 1, "b": "ab"}
     before = engine.find(event)
     with pytest.raises(AttributeValueError, match="attribute 'a'"):
         engine.find({"a": value})  # type: ignore[dict-item]
@@ -132,8 +135,6 @@ def test_an_attribute_that_is_no_value_is_refused_and_the_engine_goes_on(
 
 
 def test_any_mapping_is_an_event(kernel: str) -> None:
-    from types import MappingProxyType
-
     held, rng = held_at(kernel, 3)
     for _ in range(20):
         event = samples.event(rng)

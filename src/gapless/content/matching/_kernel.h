@@ -31,7 +31,7 @@ typedef struct {
 /* Buckets of a column: one row each. */
 enum {
     TEXT_ROW = 4, TEXT_ROWS = 12, NUMBER_ROW = 16, NUMBER_ROWS = 48,
-    ROWS = 64, CONSTRAINED_ROW = 64, ROWS_STORED = 65, BOUNDS = NUMBER_ROWS - 1
+    CONSTRAINED_ROW = 64, ROWS_STORED = 65, BOUNDS = NUMBER_ROWS - 1, BOUNDS_PADDED = 63
 };
 
 #define BLOCK 64 /* words of a group that are worked on at a time: 4,096 positions, in cache */
@@ -63,6 +63,15 @@ static inline void expect(const void *memory) { (void)memory; }
 static inline int same_text(PyObject *left, PyObject *right) {
     return left == right || (PyUnicode_GET_LENGTH(left) == PyUnicode_GET_LENGTH(right)
                              && PyUnicode_Compare(left, right) == 0);
+}
+
+/* How many bounds are not above the number. The places behind the last bound hold NaN, which is
+ * never below anything; so the search has six steps and no branch that could be guessed wrong. */
+static inline int count_bounds(const double *at, double number) {
+    int count = 0;
+    for (int step = 32; step; step >>= 1)
+        count += (at[count + step - 1] <= number) * step;
+    return count;
 }
 
 /* Whether pair (a, i) comes before pair (b, j). */

@@ -17,6 +17,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject, PyObject_Hash
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from cpython.unicode cimport PyUnicode_Check
+from libc.math cimport NAN
 from libc.stdint cimport int16_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -31,7 +32,7 @@ cdef extern from "Python.h":
 
 cdef extern from "_kernel.h" nogil:
     enum: MISSING, FALSE_, TRUE_, NAN_, NUMBER, TEXT, ONE_TEXT
-    enum: TEXT_ROW, TEXT_ROWS, NUMBER_ROW, NUMBER_ROWS, ROWS, CONSTRAINED_ROW, ROWS_STORED, BOUNDS
+    enum: TEXT_ROW, TEXT_ROWS, NUMBER_ROW, CONSTRAINED_ROW, ROWS_STORED, BOUNDS, BOUNDS_PADDED
     enum: BLOCK
 
     ctypedef struct range_t:
@@ -49,6 +50,7 @@ cdef extern from "_kernel.h" nogil:
     void expect(const void *memory)
     int lowest_bit(uint64_t word)
     int highest_bit(uint64_t word)
+    int count_bounds(const double *at, double number)
     int ranges_hold(const range_t *part, const range_t *end, const value_t *values)
     const range_t *next_attribute(const range_t *part)
     int ranges_cover(const range_t *wide, const range_t *wide_end,

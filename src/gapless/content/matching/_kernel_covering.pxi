@@ -58,23 +58,25 @@ cdef class Engine(Search):
 
         Any one attribute will do; take the one with the fewest groups.
         """
-        cdef Attribute attribute
-        cdef list best = None
+        cdef Attribute attribute, best = None
+        cdef list values, best_values
+        cdef Py_ssize_t count, least = 0
         if part == end:
             return self.all_groups()
         while part < end:
             attribute = self.by_number[part.attribute]
-            groups = list(attribute.users)
             values = self.points(part)
-            if values:
-                groups += [self.group(EQUAL, attribute, value, False) for value in values]
-            else:
-                groups += [*attribute.equal.values(), attribute.when_true, attribute.when_false]
-            groups += [*attribute.prefixes.values(), attribute.present]
-            if best is None or len(groups) < len(best):
-                best = groups
+            count = (len(attribute.users) + len(attribute.prefixes)
+                     + (len(values) or len(attribute.equal)))
+            if best is None or count < least:
+                best, best_values, least = attribute, values, count
             part = next_attribute(part)
-        return [group for group in best if group is not None]
+        groups = [*best.users, *best.prefixes.values(), best.present]
+        if best_values:
+            groups += [self.group(EQUAL, best, value, False) for value in best_values]
+        else:
+            groups += [*best.equal.values(), best.when_true, best.when_false]
+        return [group for group in groups if group is not None]
 
     cdef list points(self, const range_t *part):
         """Return the values of a condition that allows single values only, else nothing."""

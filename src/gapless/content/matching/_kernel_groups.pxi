@@ -4,8 +4,7 @@
 cdef class Bounds:
     """Where the number buckets of a column begin; remembers the bucket of the present event."""
 
-    cdef double at[BOUNDS]
-    cdef int count
+    cdef double at[BOUNDS_PADDED]
     cdef uint64_t epoch
     cdef int remembered
 
@@ -20,20 +19,12 @@ cdef class Bounds:
             ends.sort()
             distinct = sorted({ends[(i + 1) * len(ends) // (BOUNDS + 1)] for i in range(BOUNDS)})
             size = len(distinct)
-        for i in range(size):
-            bounds.at[i] = distinct[i]
-        bounds.count = <int>size
+        for i in range(BOUNDS_PADDED):
+            bounds.at[i] = distinct[i] if i < size else NAN
         return bounds
 
     cdef inline int row(self, double number) noexcept:
-        cdef int low = 0, high = self.count, middle
-        while low < high:
-            middle = (low + high) >> 1
-            if self.at[middle] <= number:
-                low = middle + 1
-            else:
-                high = middle
-        return NUMBER_ROW + low
+        return NUMBER_ROW + count_bounds(self.at, number)
 
     cdef inline int row_now(self, double number, uint64_t epoch) noexcept:
         if self.epoch != epoch:

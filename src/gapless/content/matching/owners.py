@@ -25,10 +25,12 @@ class Owners:
         self._frozen: frozenset[Hashable] | None = None
 
     def add(self, key: Hashable) -> None:
+        """Make a key an owner."""
         self.keys.add(key)
         self._frozen = None
 
     def discard(self, key: Hashable) -> None:
+        """Take a key off, if it is one."""
         self.keys.discard(key)
         self._frozen = None
 

@@ -15,7 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from gapless.content.matching.owners import NO_KEYS, Memo, Owners
-from gapless.content.matching.plan import Access, AccessKind, Kind, Plan, Ranges, encode_number, points
+from gapless.content.matching.plan import (
+    Access,
+    AccessKind,
+    Kind,
+    Plan,
+    Ranges,
+    encode_number,
+    points,
+)
 from gapless.content.matching.twin_groups import (
     ABSENT,
     CONSTRAINED_ROW,
@@ -31,7 +39,6 @@ from gapless.content.matching.twin_groups import (
     end_rows,
     ends,
     places,
-    positions,
 )
 from gapless.content.values import Attributes, Value, check_value
 
@@ -96,8 +103,10 @@ class _Plain:
         self.is_plain[slot] = (
             rule.check is None
             and len(rule.verified) <= _WIDTH
-            and all(len(a) == 1 and a[0][0] == NUMBER and not a[0][2] and not a[0][4]
-                    for _, a in rule.verified)
+            and all(
+                len(a) == 1 and a[0][0] == NUMBER and not a[0][2] and not a[0][4]
+                for _, a in rule.verified
+            )
         )
         if self.is_plain[slot]:
             self._which[slot], self._low[slot], self._high[slot] = 0, -np.inf, np.inf
@@ -254,9 +263,11 @@ class Engine:
 
     def _slice(self, group: Group) -> None:
         """Give a group its bit rows, with bounds drawn from the slots it has now."""
-        held = [(position, self._rule(int(group.slots[position]))) for position in places(group.live)]
+        held = [(position, self._rule(group.slots[position])) for position in places(group.live)]
         sample = group.sample([rule for _, rule in held])
-        group.columns = {name: self._new_column(group, name, sample[name]) for name in sorted(sample)}
+        group.columns = {
+            name: self._new_column(group, name, sample[name]) for name in sorted(sample)
+        }
         group.sliced_at = group.count
         for position, rule in held:
             self._mark(group, rule, position)
@@ -306,31 +317,35 @@ class Engine:
         for name, value in attributes.items():
             attribute = self._attributes.get(name)
             if attribute is not None and value is not None:
-                event[name] = _event_value(name, value)
-                _lead(attribute, value, groups)
+                if type(value) is str:
+                    event[name] = TEXT, (0.0, 0), value
+                else:
+                    event[name] = _event_value(name, value)
+                if attribute.equal and (group := attribute.equal.get(_key(value))) is not None:
+                    groups.append(group)
+                if attribute.present is not None:
+                    groups.append(attribute.present)
+                if attribute.lengths and isinstance(value, str):
+                    groups += _prefix_groups(attribute, value)
         if self._always is not None:
             groups.append(self._always)
         few: list[int] = []
         many: list[_Slots] = []
         for group in groups:
-            left = self._survivors(group, event)
+            if group.columns is None and not group.holes:
+                few += group.slots
+                continue
+            left = group.survivors(event, self._epoch)
             if left.bit_count() <= _FEW:
-                few += [int(group.slots[position]) for position in places(left)]
+                few += group.slot_list(left)
             else:
-                many.append(group.slots[positions(left)])
+                many.append(group.slot_array(left))
         hits: list[int] = []
-        if many:
-            few += self._verify_many(np.concatenate(many), event, hits)
+        if many or len(few) > _FEW:
+            many.append(np.array(few, dtype=np.int64))
+            few = self._verify_many(np.concatenate(many), event, hits)
         hits += [slot for slot in few if self._holds(slot, event, attributes)]
         return hits
-
-    def _survivors(self, group: Group, event: dict[str, EventValue]) -> int:
-        if group.columns is None:
-            return group.live
-        excluded = 0
-        for name, column in group.columns.items():
-            excluded |= column.excluded(event.get(name, ABSENT), self._epoch)
-        return group.live & ~excluded
 
     def _verify_many(
         self, slots: _Slots, event: dict[str, EventValue], hits: list[int]
@@ -341,19 +356,20 @@ class Engine:
         for name, (kind, (number, step), _) in event.items():
             if kind == NUMBER:
                 if step:  # no double holds this number, so doubles do not say it all
-                    return slots.tolist()
+                    return list(slots.tolist())
                 values[self._attributes[name].number] = number
         plain = self._plain.is_plain[slots]
         hits += self._plain.verified(slots[plain], values).tolist()
-        return slots[~plain].tolist()
+        return list(slots[~plain].tolist())
 
     def _holds(self, slot: int, event: dict[str, EventValue], attributes: Attributes) -> bool:
-        rule = self._rule(slot)
+        rule = self._rules[slot]
+        assert rule is not None
         for name, alternatives in rule.verified:
             kind, pair, value = event.get(name, ABSENT)
             for wanted, low, low_step, high, high_step, text in alternatives:
                 if wanted == NUMBER:
-                    if kind == wanted and (low, low_step) <= pair <= (high, high_step):
+                    if kind == NUMBER and (low, low_step) <= pair <= (high, high_step):
                         break
                 elif wanted == ONE_TEXT:
                     if kind == TEXT and value == text:
@@ -422,8 +438,9 @@ class Engine:
                     continue
                 for row in end_rows(column.allowed(wanted[name])):
                     left &= ~column.rows[row]
-            found = [int(group.slots[position]) for position in places(left)]
-            slots += [slot for slot in found if cover(self._rule(slot).ranges, wanted)]
+            slots += [
+                slot for slot in group.slot_list(left) if cover(self._rule(slot).ranges, wanted)
+            ]
         return sorted(slots)
 
     def covered(self, plan: Plan) -> list[int]:
@@ -439,8 +456,11 @@ class Engine:
                         left &= column.rows[row]
                 elif group.columns is not None and not group.has_key_on(name):
                     left = 0
-            found = [int(group.slots[position]) for position in places(left)]
-            slots += [slot for slot in found if cover(plan.ranges, dict(self._rule(slot).ranges))]
+            slots += [
+                slot
+                for slot in group.slot_list(left)
+                if cover(plan.ranges, dict(self._rule(slot).ranges))
+            ]
         return sorted(set(slots))  # an IN list stands in several groups
 
     def _leading_here(self, plan: Plan) -> list[Group]:
@@ -457,11 +477,7 @@ class Engine:
                 found.append(attribute.equal.get(_key(values[0])))
             text = values[0] if values and isinstance(values[0], str) else stems.get(name)
             if text is not None:
-                found += [
-                    attribute.prefixes.get(text[:length])
-                    for length in attribute.lengths
-                    if length <= len(text)
-                ]
+                found += _prefix_groups(attribute, text)
         return [group for group in found if group is not None]
 
     def _holding_all(self, ranges: Ranges) -> list[Group]:
@@ -471,21 +487,20 @@ class Engine:
         """
         if not ranges:
             return self._all_groups()
-        best: list[Group] | None = None
+        best: tuple[int, _Attribute, list[Hashable]] | None = None
         for name, alternatives in ranges:
             attribute = self._attributes.get(name)
             if attribute is None:
                 return []
-            values = [_key(value) for value in points(alternatives) or ()]
-            groups = [
-                group
-                for group in attribute.groups()
-                if group.access.kind is not AccessKind.EQUAL or not values or group.key in values
-            ]
-            groups += attribute.users
-            if best is None or len(groups) < len(best):
-                best = groups
-        return best or []
+            keys = [_key(value) for value in points(alternatives) or ()]
+            count = len(attribute.users) + (len(keys) or len(attribute.equal))
+            if best is None or count < best[0]:
+                best = (count, attribute, keys)
+        assert best is not None
+        _, attribute, keys = best
+        found = [*attribute.users, *attribute.prefixes.values(), attribute.present]
+        found += [attribute.equal.get(key) for key in keys or attribute.equal]
+        return [group for group in found if group is not None]
 
     # --- introspection -----------------------------------------------------------------------
 
@@ -525,16 +540,9 @@ def _event_value(name: str, value: Value) -> EventValue:
     return NUMBER, encode_number(value), value
 
 
-def _lead(attribute: _Attribute, value: Value, groups: list[Group]) -> None:
-    """Add the groups that one attribute of an event leads to."""
-    if attribute.equal:
-        group = attribute.equal.get(_key(value))
-        if group is not None:
-            groups.append(group)
-    if attribute.present is not None:
-        groups.append(attribute.present)
-    if attribute.lengths and isinstance(value, str):
-        for length in attribute.lengths:
-            group = attribute.prefixes.get(value[:length])
-            if group is not None and length <= len(value):
-                groups.append(group)
+def _prefix_groups(attribute: _Attribute, text: str) -> list[Group]:
+    """Return the groups of the prefixes that a text has."""
+    size = len(text)
+    lengths = [length for length in attribute.lengths if length <= size]
+    found = [attribute.prefixes.get(text[:length]) for length in lengths]
+    return [group for group in found if group is not None]

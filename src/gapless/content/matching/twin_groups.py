@@ -98,9 +98,11 @@ class Bounds:
         self._row = 0
 
     def row(self, number: float) -> int:
+        """Return the row of a number's bucket."""
         return _NUMBER_ROW + bisect_right(self.at, number)
 
     def row_now(self, number: float, epoch: int) -> int:
+        """Return the row of the present event's number, worked out once per event."""
         if self._epoch != epoch:
             self._epoch = epoch
             self._row = _NUMBER_ROW + bisect_right(self.at, number)
@@ -117,13 +119,6 @@ class Column:
         self.rows = [0] * (CONSTRAINED_ROW + 1)
         self.ever_allowed = 0
 
-    def excluded(self, value: EventValue, epoch: int) -> int:
-        """Return the positions whose condition cannot hold for the value."""
-        kind, pair, text = value
-        if kind == NUMBER:
-            return self.rows[self.bounds.row_now(pair[0], epoch)]
-        return self.rows[_text_row(text) if kind == TEXT else kind]
-
     def allowed(self, alternatives: tuple[Alternative, ...]) -> int:
         """Return the buckets in which some value meets the condition, a bit each."""
         rows = 0
@@ -138,6 +133,7 @@ class Column:
         return rows
 
     def mark(self, alternatives: tuple[Alternative, ...], position: int) -> None:
+        """Note in which buckets the condition of a position cannot hold."""
         allowed = self.allowed(alternatives)
         self.ever_allowed |= allowed
         bit = 1 << position
@@ -145,6 +141,7 @@ class Column:
             self.rows[row] |= bit
 
     def unmark(self, position: int) -> None:
+        """Forget the condition of a position."""
         keep = ~(1 << position)
         self.rows = [row & keep for row in self.rows]
 
@@ -152,12 +149,23 @@ class Column:
 class Group:
     """The slots that events find by one key."""
 
-    __slots__ = ("access", "columns", "count", "holes", "key", "live", "sliced_at", "slots")
+    __slots__ = (
+        "_slot_array",
+        "access",
+        "columns",
+        "count",
+        "holes",
+        "key",
+        "live",
+        "sliced_at",
+        "slots",
+    )
 
     def __init__(self, access: Access, key: Hashable) -> None:
         self.access = access
         self.key = key
-        self.slots: npt.NDArray[np.int64] = np.zeros(4, dtype=np.int64)
+        self.slots: list[int] = []
+        self._slot_array: npt.NDArray[np.int64] | None = None
         self.holes: list[int] = []
         self.live = 0
         self.count = 0
@@ -165,23 +173,51 @@ class Group:
         self.sliced_at = 0
 
     def take_position(self, slot: int) -> int:
-        position = self.holes.pop() if self.holes else self.count
-        if position == len(self.slots):
-            self.slots = np.append(self.slots, np.zeros(position, dtype=np.int64))
-        self.slots[position] = slot
+        """Give a slot a position: a hole if there is one, else a new one at the end."""
+        if self.holes:
+            position = self.holes.pop()
+            self.slots[position] = slot
+        else:
+            position = len(self.slots)
+            self.slots.append(slot)
+        self._slot_array = None
         self.live |= 1 << position
         self.count += 1
         return position
 
     def release_position(self, position: int) -> None:
+        """Take the slot at a position out."""
         for column in (self.columns or {}).values():
             column.unmark(position)
         self.holes.append(position)
         self.live &= ~(1 << position)
         self.count -= 1
 
+    def survivors(self, event: dict[str, EventValue], epoch: int) -> int:
+        """Return the positions that the bit rows do not rule out."""
+        excluded = 0
+        for name, column in (self.columns or {}).items():
+            kind, pair, text = event.get(name, ABSENT)
+            if kind == NUMBER:
+                excluded |= column.rows[column.bounds.row_now(pair[0], epoch)]
+            else:
+                excluded |= column.rows[_text_row(text) if kind == TEXT else kind]
+        return self.live & ~excluded
+
+    def slot_array(self, bits: int) -> npt.NDArray[np.int64]:
+        """Return the slots at the set bits as an array."""
+        if self._slot_array is None:
+            self._slot_array = np.array(self.slots, dtype=np.int64)
+        return self._slot_array[positions(bits)]
+
+    def slot_list(self, bits: int) -> list[int]:
+        """Return the slots at the set bits."""
+        slots = self.slots
+        return [slots[position] for position in places(bits)]
+
     @property
     def must_slice(self) -> bool:
+        """Whether the group has grown so much that it needs (new) bit rows."""
         return self.count > SMALL and self.count > RESLICE_FACTOR * self.sliced_at
 
     def sample(self, rules: list[Rule]) -> dict[str, list[float]]:
@@ -211,13 +247,14 @@ def positions(bits: int) -> Positions:
     """Return the places of the set bits as an array."""
     size = (bits.bit_length() + 7) // 8
     octets = np.frombuffer(bits.to_bytes(size, "little"), dtype=np.uint8)
-    return np.flatnonzero(np.unpackbits(octets, bitorder="little"))
+    return np.flatnonzero(np.unpackbits(octets, bitorder="little").view(np.bool_))
 
 
 def places(bits: int) -> list[int]:
     """Return the places of the set bits."""
     if bits.bit_count() > _FEW_BITS:
-        return positions(bits).tolist()
+        many: list[int] = positions(bits).tolist()
+        return many
     found = []
     while bits:
         found.append((bits & -bits).bit_length() - 1)

@@ -1,0 +1,4 @@
+# The compiled engine is called as the twin is.
+from gapless.content.matching import twin
+
+class Engine(twin.Engine): ...
