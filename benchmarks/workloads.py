@@ -24,6 +24,8 @@ SYMBOLS = 10_000
 RANGE_ATTRIBUTES = 20
 RANGES_PER_FILTER = 5
 RANGE_DOMAIN = 1_000.0
+RANGE_WIDTHS = (1 / 3, 1 / 2)
+"""The least and the greatest part of the domain that a range of W4 takes."""
 
 
 class Table(NamedTuple):
@@ -157,7 +159,7 @@ def ranges(size: int, events: int) -> Workload:
     lots = generator.random((size, RANGE_ATTRIBUTES))
     chosen = np.sort(np.argsort(lots, axis=1)[:, :RANGES_PER_FILTER], axis=1)
     shape = (size, RANGES_PER_FILTER)
-    width = generator.uniform(1 / 3, 1 / 2, shape) * RANGE_DOMAIN
+    width = generator.uniform(*RANGE_WIDTHS, shape) * RANGE_DOMAIN
     low = generator.uniform(0, 1, shape) * (RANGE_DOMAIN - width)
     low, high = np.round(low, 2), np.round(low + width, 2)
     names = [f"x{number}" for number in range(RANGE_ATTRIBUTES)]

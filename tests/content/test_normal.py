@@ -53,9 +53,7 @@ def test_and_and_or_follow_their_truth_tables(left: str, right: str) -> None:
     assert truth(f"({left}) OR ({right})", t=1) is either
 
 
-@pytest.mark.parametrize(
-    ("condition", "value"), [(TRUE, False), (FALSE, True), (UNKNOWN, None)]
-)
+@pytest.mark.parametrize(("condition", "value"), [(TRUE, False), (FALSE, True), (UNKNOWN, None)])
 def test_not_leaves_unknown_as_it_is(condition: str, value: bool | None) -> None:
     assert truth(f"NOT {condition}", t=1) is value
 
@@ -212,8 +210,8 @@ def test_conditions_multiply_out(text: str, expected: list[str]) -> None:
         ("a < b OR a = b", ["(a = b OR a < b)"]),
         ("a < b OR a > b OR a = b", ["(a = b OR a < b OR a > b)"]),
         ("a <= b OR a > b", ["(a < b OR a >= b)"]),
-        ("a + b > 1 OR a + b < 0", ["(a + b < 0 OR a + b > 1)"]),
-        ("a + b > 1 AND c = 1 OR a + b > 1 AND c = 2", ["a + b > 1 AND c IN (1, 2)"]),
+        ("a + b > 1 OR a + b < 0", ["a + b NOT BETWEEN 0 AND 1"]),
+        ("a + b > 1 AND c = 1 OR a + b > 1 AND c = 2", ["c IN (1, 2) AND a + b > 1"]),
         ("a + b > 1 AND a > 5 OR a + b > 1 AND a <= 5", ["a + b > 1"]),
         ("a > b OR NOT a > b", ["(a < b OR a >= b)"]),
         # and that may uncover more
@@ -221,14 +219,16 @@ def test_conditions_multiply_out(text: str, expected: list[str]) -> None:
             "a = 1 AND b = 1 OR a = 2 AND b = 1 OR a = 1 AND b = 2 OR a = 2 AND b = 2",
             ["a IN (1, 2) AND b IN (1, 2)"],
         ),
-        ("a = 1 AND b = 1 OR a <> 1 AND b = 1 OR b = 2 AND a LIKE 'x%'", None),
+        (
+            "a = 1 AND b = 1 OR a <> 1 AND b = 1 OR b = 2 AND a LIKE 'x%'",
+            ["(a <= 0 OR a > 0) AND b = 1", "a LIKE 'x%' AND b = 2"],
+        ),
         ("a IS NULL AND b = 1 OR a IS NOT NULL AND b = 1 OR b = 1 AND c = 2", ["b = 1"]),
     ],
 )
-def test_the_normal_form_is_simplified(text: str, expected: list[str] | None) -> None:
-    found = written(text)
-    assert expected is None or found == expected
-    assert [str(one) for one in normalise(parse(" OR ".join(found)))] == found
+def test_the_normal_form_is_simplified(text: str, expected: list[str]) -> None:
+    assert written(text) == expected
+    assert written(" OR ".join(expected)) == expected
 
 
 def test_the_same_condition_of_a_term_with_itself_is_a_condition_of_its_attribute() -> None:
@@ -318,6 +318,7 @@ def test_a_product_that_falls_together_is_no_explosion() -> None:
 def test_patterns_that_cost_too_much_to_compare_are_refused() -> None:
     many = [f"'%{'ab' * 20}{i:02}_%'" for i in range(40)]
     assert len(normal(" OR ".join(f"a LIKE {one}" for one in many[:20]))) == 20
+    assert limit_of(" OR ".join(f"a LIKE '%{i}_x'" for i in range(3_000))) == "FILTER_STEPS_MAX"
     left = " OR ".join(f"a LIKE {one}" for one in many[:16])
     right = " OR ".join(f"a LIKE {one}" for one in many[16:32])
     assert limit_of(f"({left}) AND ({right})") == "FILTER_STEPS_MAX"
@@ -334,8 +335,8 @@ def test_as_many_cut_points_as_allowed_and_no_more(separator: str) -> None:
 
 
 def test_many_conditions_on_one_attribute_are_one_sweep() -> None:
-    assert limit_of(" AND ".join(f"a <> {i}" for i in range(5_000))) == "FILTER_CONSTRAINTS_MAX"
+    assert limit_of(" AND ".join(f"a <> {i}" for i in range(4_000))) == "FILTER_CONSTRAINTS_MAX"
     assert limit_of(" AND ".join(f"a LIKE '%{i}%'" for i in range(3_000))) == (
         "FILTER_CONSTRAINTS_MAX"
     )
-    assert written(" AND ".join(f"a > {i}" for i in range(5_000))) == ["a > 4999"]
+    assert written(" AND ".join(f"a > {i}" for i in range(4_000))) == ["a > 3999"]

@@ -202,6 +202,8 @@ def test_two_attributes_are_compared_by_a_term_of_their_own() -> None:
         ("TRUE = 1", None),
         ("1/0 = 1", None),
         ("a + 1/0 > 3", None),
+        ("a / 0 > 3", None),
+        ("a % 0.0 > 3", None),
         ("5 % 0 = 0", None),
         ("9223372036854775807 + 1 > 0", None),
         ("-(-9223372036854775807 - 1) > 0", None),
@@ -214,6 +216,8 @@ def test_two_attributes_are_compared_by_a_term_of_their_own() -> None:
         ("5 IN (1, 2)", False),
         ("TRUE IN (FALSE, TRUE)", True),
         ("1/0 IN (1)", None),
+        ("-(1/0) > 0", None),
+        ("+(1/0) > 0", None),
     ],
 )
 def test_constants_are_folded(text: str, truth: bool | None) -> None:

@@ -223,8 +223,11 @@ def arithmetic(operator: str, left: Operand, right: Operand) -> Operand:
     if left.term is None or right.term is None:
         return Operand(None)
     term = Arithmetic(operator, left.term, right.term)
-    if isinstance(left.term, Constant) and isinstance(right.term, Constant):
-        return _folded(term)
+    if isinstance(right.term, Constant):
+        if isinstance(left.term, Constant):
+            return _folded(term)
+        if operator in ("/", "%") and right.term.literal == 0:
+            return Operand(None)
     return Operand(term, _counted(left.operators + right.operators + 1))
 
 

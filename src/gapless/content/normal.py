@@ -92,7 +92,7 @@ def _normalise(condition: Condition, wanted: bool, steps: _Steps) -> Normal:
         for factor in sorted(factors, key=len):
             product = _multiply(product, factor, steps)
         return product
-    alternatives = _alternatives(tests, wanted)
+    alternatives = _alternatives(tests, wanted, steps)
     for other in others:
         alternatives.extend(_normalise(other, wanted, steps))
     return _simplify(alternatives, steps)
@@ -135,7 +135,7 @@ def _multiply(left: Normal, right: Normal, steps: _Steps) -> Normal:
 # --- OR -----------------------------------------------------------------------------------------
 
 
-def _alternatives(tests: Iterable[Test], wanted: bool) -> list[Conjunction]:
+def _alternatives(tests: Iterable[Test], wanted: bool, steps: _Steps) -> list[Conjunction]:
     """Return tests of which one shall come out as wanted, those of one subject united."""
     by_subject: dict[Subject, list[ValueSet]] = {}
     for test in tests:
@@ -143,7 +143,7 @@ def _alternatives(tests: Iterable[Test], wanted: bool) -> list[Conjunction]:
     return [
         _rebuilt(((subject, allowed),))
         for subject, sets in by_subject.items()
-        for allowed in _united(sets)
+        for allowed in _united(sets, steps)
         if not allowed.is_empty
     ]
 
@@ -169,7 +169,7 @@ def _absorb(conjunctions: list[Conjunction], steps: _Steps) -> list[Conjunction]
     count = len(conjunctions)
     if count > FILTER_CONJUNCTIONS_MAX:
         return conjunctions
-    likes = sum(map(_pattern_characters, conjunctions))
+    likes = sum(_pattern_characters(one) for line in conjunctions for _, one in line.constraints)
     steps.spend((count * count) // 4 + count * _size(conjunctions) // 8 + likes * likes // 64)
     bits: dict[Subject, int] = {}
     shapes = []
@@ -215,7 +215,7 @@ def _unite(conjunctions: list[Conjunction], steps: _Steps) -> list[Conjunction]:
             lines = [
                 (*rest[:place], (subjects[place], allowed), *rest[place:])
                 for rest, sets in groups.items()
-                for allowed in _united(sets)
+                for allowed in _united(sets, steps)
             ]
         result += alike if len(lines) == len(alike) else map(_rebuilt, lines)
     return result
@@ -225,8 +225,14 @@ def _subjects(conjunction: Conjunction) -> tuple[Subject, ...]:
     return tuple([subject for subject, _ in conjunction.constraints + conjunction.residuals])
 
 
-def _united(sets: Sequence[ValueSet]) -> Sequence[ValueSet]:
-    return sets if len(sets) == 1 else union_of(sets)
+def _united(sets: Sequence[ValueSet], steps: _Steps) -> Sequence[ValueSet]:
+    if len(sets) == 1:
+        return sets
+    patterned = [one for one in sets if one.patterns]
+    if patterned:  # each is compared with all others, symbol by symbol
+        characters = sum(map(_pattern_characters, patterned))
+        steps.spend(3 * len(patterned) ** 2 + characters * characters // 64)
+    return union_of(sets)
 
 
 def _rebuilt(entries: Entries) -> Conjunction:
@@ -259,13 +265,8 @@ def _size(conjunctions: Iterable[Conjunction]) -> int:
     return size
 
 
-def _pattern_characters(conjunction: Conjunction) -> int:
-    return sum(
-        len(token)
-        for _, allowed in conjunction.constraints
-        for pattern, _ in allowed.patterns
-        for token in pattern.tokens
-    )
+def _pattern_characters(allowed: ValueSet) -> int:
+    return sum(len(token) for pattern, _ in allowed.patterns for token in pattern.tokens)
 
 
 def _within_limits(conjunctions: Normal) -> Normal:

@@ -72,7 +72,7 @@ ctypedef struct rule_t:
     uint32_t verified  # the first ranges; those behind them are implied by the access
 
 cdef enum:
-    SMALL = 32  # slots that are verified one by one
+    SMALL = 16  # slots that are verified one by one
     RESLICE_FACTOR = 8
     SAMPLE = 2048  # ends that bounds are drawn from
     PENDING = 64  # slots that wait for their memory before they are verified

@@ -164,12 +164,13 @@ cdef class Engine(Search):
         cdef uint64_t rows
         cdef int count = 0
         while ranges < end:
-            column = group.column(ranges.attribute)
-            if column != NULL:
+            if group.attribute != ranges.attribute or group.kind not in (EQUAL, PREFIX):
+                column = group.column(ranges.attribute)
+                if column == NULL:
+                    return -1
                 rows = ~allowed_rows(ranges, <Bounds>column.bounds) & column.ever_allowed
                 count = self.gather(column, group.words, rows, True, count)
-            elif group.attribute != ranges.attribute or group.kind not in (EQUAL, PREFIX):
-                return -1
+            # else: what the key implies has no rows
             ranges = next_attribute(ranges)
         return count
 

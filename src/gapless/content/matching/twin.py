@@ -102,18 +102,16 @@ class _Plain:
             self._grow(max(64, len(self.is_plain)))
         self.is_plain[slot] = (
             rule.check is None
-            and len(rule.verified) <= _WIDTH
-            and all(
-                len(a) == 1 and a[0][0] == NUMBER and not a[0][2] and not a[0][4]
-                for _, a in rule.verified
-            )
+            and not rule.choices
+            and len(rule.intervals) <= _WIDTH
+            and not any(low[1] or high[1] for _, low, high in rule.intervals)
         )
         if self.is_plain[slot]:
             self._which[slot], self._low[slot], self._high[slot] = 0, -np.inf, np.inf
-            for place, (name, alternatives) in enumerate(rule.verified):
+            for place, (name, low, high) in enumerate(rule.intervals):
                 self._which[slot, place] = attributes[name].number
-                self._low[slot, place] = alternatives[0][1]
-                self._high[slot, place] = alternatives[0][3]
+                self._low[slot, place] = low[0]
+                self._high[slot, place] = high[0]
 
     def verified(self, slots: _Slots, values: _Floats) -> _Slots:
         """Return those of the plain slots that hold for the values (by attribute number)."""
@@ -365,7 +363,11 @@ class Engine:
     def _holds(self, slot: int, event: dict[str, EventValue], attributes: Attributes) -> bool:
         rule = self._rules[slot]
         assert rule is not None
-        for name, alternatives in rule.verified:
+        for name, lowest, highest in rule.intervals:
+            kind, pair, _ = event.get(name, ABSENT)
+            if kind != NUMBER or pair < lowest or pair > highest:
+                return False
+        for name, alternatives in rule.choices:
             kind, pair, value = event.get(name, ABSENT)
             for wanted, low, low_step, high, high_step, text in alternatives:
                 if wanted == NUMBER:
@@ -449,13 +451,15 @@ class Engine:
         for group in self._holding_all(plan.ranges):
             left = group.live
             for name, alternatives in plan.ranges:
-                column = (group.columns or {}).get(name)
-                if column is not None:
-                    left &= column.rows[CONSTRAINED_ROW]
-                    for row in places(column.ever_allowed & ~column.allowed(alternatives)):
-                        left &= column.rows[row]
-                elif group.columns is not None and not group.has_key_on(name):
+                if group.columns is None or group.has_key_on(name):
+                    continue  # what the key implies has no rows
+                column = group.columns.get(name)
+                if column is None:
                     left = 0
+                    break
+                left &= column.rows[CONSTRAINED_ROW]
+                for row in places(column.ever_allowed & ~column.allowed(alternatives)):
+                    left &= column.rows[row]
             slots += [
                 slot
                 for slot in group.slot_list(left)

@@ -37,7 +37,7 @@ __all__ = [
     "positions",
 ]
 
-SMALL: Final = 12
+SMALL: Final = 6
 """Slots that are verified one by one."""
 RESLICE_FACTOR: Final = 8
 _SAMPLE: Final = 2_048
@@ -70,7 +70,7 @@ Positions: TypeAlias = npt.NDArray[np.intp]
 class Rule:
     """What a slot asks for."""
 
-    __slots__ = ("access", "check", "homes", "ranges", "verified")
+    __slots__ = ("access", "check", "choices", "homes", "intervals", "ranges", "verified")
 
     def __init__(self, plan: Plan) -> None:
         self.access = plan.access
@@ -78,6 +78,17 @@ class Rule:
         self.verified = tuple(
             part for part in plan.ranges if not (plan.implied and part[0] == plan.access.attribute)
         )
+        intervals, choices = [], []
+        for name, alternatives in self.verified:
+            kind, low, low_step, high, high_step, _ = alternatives[0]
+            if len(alternatives) == 1 and kind == NUMBER:
+                intervals.append((name, (low, low_step), (high, high_step)))
+            else:
+                choices.append((name, alternatives))
+        self.intervals = tuple(intervals)
+        """Attributes that must be a number between two pairs: by far the commonest."""
+        self.choices = tuple(choices)
+        """Attributes with other conditions."""
         self.check: Conjunction | None = plan.check
         self.homes: list[tuple[Group, int]] = []
 

@@ -1,0 +1,159 @@
+"""Scales: value sets of one subject as spans of ranks, with an estimate of how wide they are.
+
+Merging compares many sets of the same subject. A scale is drawn once over all of them: every cut
+that occurs gets a rank, in order, numbers first, then texts, then FALSE, TRUE, NaN and missing. A
+set is then a flat tuple of ranks that begin and end its intervals, in turn, and a union is a sweep
+over small ints.
+
+How wide a set is depends on the events, which nobody knows here. The filters are taken as the
+best guess: where many of them begin and end many events are expected. So each interval leaves a
+mark at its beginning and one at its end (a single point leaves one), and a set is as wide as the
+share of all marks that lie in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Final, TypeAlias
+
+from gapless.content.spans import Cut
+from gapless.content.valueset import ValueSet
+from gapless.core.limits import ACCESS_VALUES_MAX
+
+__all__ = ["INTERVALS_MAX", "Ranks", "Scale", "united"]
+
+Ranks: TypeAlias = tuple[int, ...]
+"""Where the intervals of a set begin and end, in turn."""
+
+INTERVALS_MAX: Final = ACCESS_VALUES_MAX
+"""Intervals of a merged set. A set of so many points still has its way into the index."""
+
+_FLAGS: Final = 4
+_CHARACTERS: Final = 0x110000
+
+
+class Scale:
+    """The cuts of all sets of one subject in order, and the marks they leave."""
+
+    __slots__ = ("_before", "_flags", "_line", "_rank", "_texts")
+
+    def __init__(self, sets: Sequence[ValueSet]) -> None:
+        numbers = sorted({cut for one in sets for cut in one.numbers})
+        texts = sorted({cut for one in sets for cut in one.texts})
+        self._line: list[Cut] = numbers + texts
+        self._texts = len(numbers)
+        self._flags = len(self._line)
+        # a text never equals a number, so one table serves both
+        self._rank = {cut: rank for rank, cut in enumerate(self._line)}
+        marks = Counter(mark for one in sets for mark in self._marks(one))
+        size = self._flags + 2 * _FLAGS
+        self._before = list(accumulate((marks[rank] for rank in range(size)), initial=0))
+
+    def encode(self, one: ValueSet) -> Ranks:
+        """Return a set as ranks; its patterns are left out."""
+        rank = self._rank
+        result = [rank[cut] for cut in one.numbers]
+        result += [rank[cut] for cut in one.texts]
+        for at, held in enumerate((one.bools & 1, one.bools & 2, one.nan, one.null)):
+            if held:
+                result += (self._flags + 2 * at, self._flags + 2 * at + 1)
+        return tuple(result)
+
+    def decode(self, ranks: Ranks) -> ValueSet:
+        """Return ranks as a set."""
+        numbers = tuple(self._line[rank] for rank in ranks if rank < self._texts)
+        texts = tuple(self._line[rank] for rank in ranks if self._texts <= rank < self._flags)
+        flags = {(rank - self._flags) // 2 for rank in ranks if rank >= self._flags}
+        return ValueSet(numbers, texts, (0 in flags) | (1 in flags) << 1, 3 in flags, 2 in flags)
+
+    def width(self, ranks: Ranks) -> float:
+        """Return the share of all marks that lie in the set."""
+        before = self._before
+        inside = 0
+        for at in range(0, len(ranks), 2):
+            inside += before[ranks[at + 1]] - before[ranks[at]]
+        return inside / before[-1]
+
+    def hull(self, left: Ranks, right: Ranks) -> Ranks:
+        """Return a set that holds both, of at most ``INTERVALS_MAX`` intervals."""
+        joined = united(left, right)
+        return joined if len(joined) <= 2 * INTERVALS_MAX else self._coarse(joined)
+
+    def _coarse(self, ranks: Ranks) -> Ranks:
+        """Close the gaps with the fewest marks in them, the shortest first, until few are left."""
+        gaps = [
+            (self._before[low] - self._before[high], self._distance(high, low), at)
+            for at, (high, low) in enumerate(zip(ranks[1::2], ranks[2::2], strict=False))
+            if self._family(high) == self._family(low) < 2
+        ]
+        too_many = len(ranks) // 2 - INTERVALS_MAX
+        closed = {at for _, _, at in sorted(gaps)[:too_many]}
+        return tuple(
+            rank for place, rank in enumerate(ranks) if (place - 1) // 2 not in closed or not place
+        )
+
+    def _marks(self, one: ValueSet) -> Iterable[int]:
+        ranks = self.encode(one)
+        for at in range(0, len(ranks), 2):
+            yield ranks[at]
+            if not self._is_point(ranks[at], ranks[at + 1]):
+                yield ranks[at + 1]
+
+    def _is_point(self, begin: int, end: int) -> bool:
+        return begin >= self._flags or self._line[begin][0] == self._line[end][0]
+
+    def _family(self, rank: int) -> int:
+        """Return 0 for numbers, 1 for texts, 2 for what has no order."""
+        return (rank >= self._texts) + (rank >= self._flags)
+
+    def _distance(self, high: int, low: int) -> float:
+        """Return how far it is from the end of an interval to the beginning of the next."""
+        if low >= self._flags:
+            return 0.0
+        begin, end = self._line[high][0], self._line[low][0]
+        return _text_distance(begin, end) if high >= self._texts else float(end) - float(begin)
+
+
+def united(left: Ranks, right: Ranks) -> Ranks:
+    """Return the ranks of the union.
+
+    >>> united((1, 3, 8, 9), (2, 4, 5, 6))
+    (1, 4, 5, 6, 8, 9)
+    """
+    if left == right:
+        return left
+    if len(left) == 2 and len(right) == 2:
+        if left[1] < right[0]:
+            return left + right
+        if right[1] < left[0]:
+            return right + left
+        return min(left[0], right[0]), max(left[1], right[1])
+    marks = [(rank, at & 1) for ranks in (left, right) for at, rank in enumerate(ranks)]
+    marks.sort()  # at one rank beginnings come before ends, so touching intervals join
+    result: list[int] = []
+    depth = 0
+    for rank, ends in marks:
+        if ends:
+            depth -= 1
+            if not depth:
+                result.append(rank)
+        else:
+            if not depth:
+                result.append(rank)
+            depth += 1
+    return tuple(result)
+
+
+def _text_distance(low: str, high: str) -> float:
+    """Return a number that grows with the distance of two texts, read as digits of a number."""
+    distance, digit = 0.0, 1.0
+    for at in range(max(len(low), len(high))):
+        digit /= _CHARACTERS
+        if digit == 0.0:
+            break
+        first = ord(low[at]) if at < len(low) else 0
+        second = ord(high[at]) if at < len(high) else 0
+        distance += (second - first) * digit
+    return distance

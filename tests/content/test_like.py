@@ -1,0 +1,225 @@
+"""LIKE patterns: meaning, canonical form, linear cost, and comparing two of them."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import SupportsIndex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gapless.content import like
+from gapless.content.like import MANY, ONE, Pattern
+
+TEXTS = ["".join(word) for size in range(6) for word in itertools.product("ab", repeat=size)]
+TEXTS += ["z", "az", "za", "zz", "abz", "zab", "azb", "a\n", "\n"]
+PATTERNS = sorted(
+    {
+        Pattern.parse("".join(word))
+        for size in range(5)
+        for word in itertools.product("ab_%", repeat=size)
+    }
+)
+FITTING = {one: frozenset(filter(one.matches, TEXTS)) for one in PATTERNS}
+
+
+def by_definition(pattern: str, text: str) -> bool:
+    """The definition, by trying everything: exponential, and obviously right."""
+    if not pattern:
+        return not text
+    if pattern[0] == MANY:
+        return any(by_definition(pattern[1:], text[skip:]) for skip in range(len(text) + 1))
+    return bool(text) and pattern[0] in (ONE, text[0]) and by_definition(pattern[1:], text[1:])
+
+
+@given(st.text("ab_%", max_size=8), st.text("abc", max_size=8))
+def test_a_pattern_matches_what_it_says(pattern: str, text: str) -> None:
+    assert Pattern.parse(pattern).matches(text) == by_definition(pattern, text)
+
+
+def test_all_short_patterns_match_what_they_say() -> None:
+    for pattern in PATTERNS:
+        expression = re.compile(str(pattern).replace("%", ".*").replace("_", "."), re.DOTALL)
+        assert FITTING[pattern] == {text for text in TEXTS if expression.fullmatch(text)}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "escape", "text", "expected"),
+    [
+        ("10%", None, "10% off", True),
+        ("10!%%", "!", "10% off", True),
+        ("10!%%", "!", "100 off", False),
+        ("!_x", "!", "_x", True),
+        ("!_x", "!", "ax", False),
+        ("!!", "!", "!", True),
+        ("!a", "!", "a", True),
+        ("%%", "%", "%", True),
+        ("a%_b", "%", "a_b", True),
+        ("a%_b", "%", "axb", False),
+        ("", None, "", True),
+        ("", None, "a", False),
+        ("_", None, "\U0001f600", True),
+        ("a%", None, "a\nb", True),
+        ("A%", None, "abc", False),
+        ("a.c", None, "abc", False),
+    ],
+)
+def test_escapes_and_special_characters(
+    pattern: str, escape: str | None, text: str, expected: bool
+) -> None:
+    assert Pattern.parse(pattern, escape).matches(text) is expected
+
+
+def test_an_escape_may_not_stand_last() -> None:
+    with pytest.raises(ValueError, match="stands last"):
+        Pattern.parse("abc!", "!")
+    Pattern.parse("abc!!", "!")
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", ()),
+        ("abc", ("=abc",)),
+        ("a%%b", ("=a", MANY, "=b")),
+        ("%_%_%", (ONE, ONE, MANY)),
+        ("a_%b", ("=a", ONE, MANY, "=b")),
+        ("a%_b", ("=a", ONE, MANY, "=b")),
+        ("=a", ("==a",)),
+    ],
+)
+def test_the_canonical_form_has_single_manies_after_ones(
+    text: str, tokens: tuple[str, ...]
+) -> None:
+    assert Pattern.parse(text).tokens == tokens
+
+
+@given(st.text("a_%\\=!", max_size=8), st.sampled_from([None, "!", "a", "\\", "%"]))
+def test_the_text_of_a_pattern_reads_back(text: str, escape: str | None) -> None:
+    try:
+        pattern = Pattern.parse(text, escape)
+    except ValueError:
+        return
+    assert Pattern.parse(str(pattern), pattern.escape) == pattern
+
+
+@pytest.mark.parametrize(
+    ("text", "literal", "prefix", "is_prefix"),
+    [
+        ("", "", "", False),
+        ("abc", "abc", "abc", False),
+        ("abc%", None, "abc", True),
+        ("%", None, "", True),
+        ("ab%c", None, "ab", False),
+        ("_b%", None, "", False),
+        ("_", None, "", False),
+        ("ab_%", None, "ab", False),
+    ],
+)
+def test_a_pattern_knows_what_is_fixed_in_it(
+    text: str, literal: str | None, prefix: str, is_prefix: bool
+) -> None:
+    pattern = Pattern.parse(text)
+    assert pattern.literal == literal
+    assert pattern.prefix == prefix
+    assert pattern.is_prefix is is_prefix
+
+
+# --- cost ---------------------------------------------------------------------------------------
+
+
+class Watched(str):
+    """A text that counts how often a character or a comparison is asked of it."""
+
+    __slots__ = ("asked",)
+
+    asked: int
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        self.asked += 1
+        return super().__getitem__(key)
+
+    def startswith(self, *arguments: object) -> bool:
+        self.asked += len(str(arguments[0]))
+        return super().startswith(*arguments)  # type: ignore[arg-type]
+
+    def find(self, *arguments: object) -> int:
+        found = super().find(*arguments)  # type: ignore[arg-type]
+        end = found if found >= 0 else int(str(arguments[2]))
+        self.asked += end - int(str(arguments[1])) + len(str(arguments[0]))
+        return found
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "%a_b%" * 50,
+        "%_a%" * 200,
+        "%a%" * 200,
+        "a%" * 300 + "b",
+        "%" + "a_" * 30 + "b",
+        "%" + "_a" * 100 + "%c",
+        "_%" * 100 + "a",
+        "%aab%" * 60 + "_",
+    ],
+)
+def test_matching_costs_time_linear_in_the_text(pattern: str) -> None:
+    # str.find itself is linear in CPython; here each call counts as the characters it passes.
+    parsed = Pattern.parse(pattern)
+    size = 20_000
+    for characters in ("a", "ab", "aab"):
+        text = Watched((characters * size)[:size])
+        text.asked = 0
+        parsed.matches(text)
+        assert text.asked <= size + 2 * len(pattern)
+
+
+def test_the_memory_of_patterns_is_bounded() -> None:
+    like._pieces_of.clear()
+    for number in range(like._PIECES_KEPT + 10):
+        assert Pattern.parse(f"%{number}").matches(f"x{number}")
+    assert len(like._pieces_of) <= like._PIECES_KEPT
+    assert Pattern.parse("%1").matches("x1")
+
+
+# --- comparing patterns -------------------------------------------------------------------------
+
+
+def test_implication_is_never_claimed_falsely_and_seldom_missed() -> None:
+    held = missed = 0
+    for narrow, wide in itertools.product(PATTERNS, PATTERNS):
+        truth = FITTING[narrow] <= FITTING[wide]
+        claimed = narrow.implies(wide)
+        assert truth or not claimed, (str(narrow), str(wide))
+        held += truth
+        missed += truth and not claimed
+    assert missed < held / 10  # some of these hold only because the texts here are short
+
+
+def test_disjointness_is_never_claimed_falsely_and_seldom_missed() -> None:
+    apart = missed = 0
+    for left, right in itertools.product(PATTERNS, PATTERNS):
+        truth = not FITTING[left] & FITTING[right]
+        claimed = not left.meets(right)
+        assert truth or not claimed, (str(left), str(right))
+        apart += truth
+        missed += truth and not claimed
+    assert missed < apart / 50
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [("abc", "a%"), ("a%c%e", "a%e"), ("%abc%", "%b%"), ("a_c", "___"), ("a_%", "a%"), ("_", "_")],
+)
+def test_common_implications_are_found(narrow: str, wide: str) -> None:
+    assert Pattern.parse(narrow).implies(Pattern.parse(wide))
+
+
+def test_huge_patterns_are_compared_with_care_only() -> None:
+    huge = Pattern.parse("a%b_" * 2_000)
+    other = Pattern.parse("a%b_" * 2_000 + "c")
+    assert huge.implies(huge)
+    assert not huge.implies(other)
+    assert huge.meets(other)
