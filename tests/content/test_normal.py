@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from gapless.content.conjunction import EVERYTHING, Conjunction
-from gapless.content.normal import conjoined, disjoined, normalise
+from gapless.content.conjunction import Conjunction
+from gapless.content.normal import disjoined, normalise
 from gapless.content.parser import parse
 from gapless.content.values import Value
 from gapless.core import limits
@@ -271,14 +271,22 @@ def test_the_order_in_which_a_filter_is_written_does_not_matter() -> None:
         assert normal(" OR ".join(parts)) == expected
 
 
-def test_normal_forms_are_joined_without_their_texts() -> None:
+def test_conjunctions_from_elsewhere_are_brought_into_normal_form() -> None:
     left, right = normal("a = 1 OR b = 2"), normal("a = 1 OR c = 3")
-    assert conjoined(left, right) == normal("(a = 1 OR b = 2) AND (a = 1 OR c = 3)")
-    assert disjoined(left, right) == normal("a = 1 OR b = 2 OR c = 3")
-    assert conjoined(left, (EVERYTHING,)) == conjoined((EVERYTHING,), left) == left
-    assert conjoined(left, ()) == ()
-    assert disjoined(left, ()) == disjoined(left) == left
-    assert disjoined() == ()
+    assert disjoined([*left, *right]) == normal("a = 1 OR b = 2 OR c = 3")
+    assert disjoined(left) == left
+    assert disjoined([]) == ()
+
+
+@pytest.mark.parametrize("connective", ["OR", "AND"])
+def test_the_normal_form_does_not_depend_on_where_parentheses_stand(connective: str) -> None:
+    parts = ["c = ''", "c LIKE '_'", "c LIKE 'a'", "NOT (c LIKE '%x' AND d = 1)"]
+    first, second, third, fourth = parts
+    join = f" {connective} "
+    flat = normal(join.join(parts))
+    assert flat == normal(f"({first}{join}{second}){join}({third}{join}{fourth})")
+    assert flat == normal(f"{first}{join}({second}{join}({third}{join}({fourth})))")
+    assert flat == normal(join.join(reversed(parts)))
 
 
 # --- limits -------------------------------------------------------------------------------------
@@ -305,7 +313,7 @@ def test_a_product_is_refused_before_it_is_built() -> None:
         text = " AND ".join(f"(a{i} = 1 OR b{i} = 1)" for i in range(factors))
         assert limit_of(text) == "FILTER_CONJUNCTIONS_MAX"
     wide = " AND ".join(
-        "(" + " OR ".join(f"a{i}x{k} = 1" for k in range(200)) + ")" for i in range(4)
+        "(" + " OR ".join(f"a{i}x{k} = 1" for k in range(256)) + ")" for i in range(4)
     )
     assert limit_of(wide) == "FILTER_STEPS_MAX"
 

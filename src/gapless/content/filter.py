@@ -8,7 +8,7 @@ from typing import Any
 from gapless.content.condition import Condition, both, either, negated
 from gapless.content.conjunction import Conjunction
 from gapless.content.evaluate import Matcher, matcher
-from gapless.content.normal import conjoined, disjoined, normalise
+from gapless.content.normal import disjoined, normalise
 from gapless.content.parser import parse
 from gapless.content.values import Attributes
 from gapless.core.errors import FilterTypeError
@@ -54,7 +54,7 @@ class Filter:
     @classmethod
     def of(cls, conjunctions: Iterable[Conjunction]) -> Filter:
         """Return the filter that matches where one of the conjunctions does."""
-        return cls._made(disjoined(tuple(conjunctions)), None)
+        return cls._made(disjoined(conjunctions), None)
 
     @classmethod
     def of_condition(cls, condition: Condition) -> Filter:
@@ -101,14 +101,12 @@ class Filter:
     def __and__(self, other: Filter) -> Filter:
         if not isinstance(other, Filter):
             return NotImplemented
-        condition = both(self._condition(), other._condition())
-        return self._made(conjoined(self._conjunctions, other._conjunctions), condition)
+        return self.of_condition(both(self._condition(), other._condition()))
 
     def __or__(self, other: Filter) -> Filter:
         if not isinstance(other, Filter):
             return NotImplemented
-        condition = either(self._condition(), other._condition())
-        return self._made(disjoined(self._conjunctions, other._conjunctions), condition)
+        return self.of_condition(either(self._condition(), other._condition()))
 
     def __invert__(self) -> Filter:
         return self.of_condition(negated(self._condition()))

@@ -40,13 +40,15 @@ Token: TypeAlias = tuple[str, Any, int]
 
 _START = r"[^\s\x00-#%-@\[-^`{-\x7f]"  # no space, no ASCII digit or punctuation but $ and _
 _PART = r"[^\s\x00-#%-/:-@\[-^`{-\x7f]"  # the same, and digits
+# Only single characters repeat possessively: before Python 3.11.4 a possessive group matches
+# wrongly. No group here has two ways to match one text, so plain repetition stays linear.
 _TOKEN = re.compile(
     r"\s*+(?:"
-    rf"({_START}{_PART}*+(?:\.{_START}{_PART}*+)*+)"  # 1: a word, plain or dotted
+    rf"({_START}{_PART}*+(?:\.{_START}{_PART}*+)*)"  # 1: a word, plain or dotted
     r"|(<>|<=|>=|!=|[=<>+\-*/%(),])"  # 2: a symbol
-    rf"|(0[xX](?:{_PART}|\.)*+|\.?[0-9](?:{_PART}|\.|(?<=[eE])[+-])*+)"  # 3: a number
-    r"|('[^']*+(?:''[^']*+)*+')"  # 4: a string
-    r'|("[^"]*+(?:""[^"]*+)*+")'  # 5: a quoted name
+    rf"|(0[xX](?:{_PART}|\.)*|\.?[0-9](?:{_PART}|\.|(?<=[eE])[+-])*)"  # 3: a number
+    r"|('[^']*+(?:''[^']*+)*'(?!'))"  # 4: a string
+    r'|("[^"]*+(?:""[^"]*+)*"(?!"))'  # 5: a quoted name
     r"|(\Z)"  # 6: the end
     r"|(.))",  # 7: none of these
     re.DOTALL,

@@ -14,6 +14,7 @@ the text (times the pattern's length in machine words).
 from __future__ import annotations
 
 import itertools
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -25,6 +26,9 @@ MANY: Final = "%"
 _ESCAPE: Final = "\\"
 _CELLS_MAX: Final = 4_000_000
 """Two patterns whose lengths multiply to more are not compared; the careful answer is given."""
+
+_PATTERNS_KEPT: Final = 512
+"""Patterns whose symbols are remembered between two comparisons."""
 
 
 class Pattern(msgspec.Struct, frozen=True, order=True):
@@ -136,13 +140,15 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
 
         ``other`` is run over this pattern's own symbols: its *one* takes a character or a
         *one*, its *many* takes any run of symbols, and nothing else takes a *many*. The places
-        that ``other`` has reached are the bits of an int.
+        that ``other`` has reached are the bits of an int. A pattern without any character asks
+        for a length only, which is counted.
         """
         ours, theirs = _symbols(self.tokens), _symbols(other.tokens)
+        if theirs and theirs[-1] == MANY and theirs.count(ONE) == len(theirs) - 1:
+            return len(ours) - ours.count(MANY) >= len(theirs) - 1
         if len(ours) * len(theirs) > _CELLS_MAX:
             return self == other
-        ones, manies, takes = _masks(theirs)
-        takes |= {ONE: ones, MANY: 0}
+        ones, manies, takes = _masks(other.tokens)
         reached = 1 | (1 & manies) << 1
         for symbol in ours:
             reached = (reached & takes.get(symbol, ones)) << 1 | reached & manies << 1
@@ -158,16 +164,17 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         ours, theirs = _symbols(self.tokens), _symbols(other.tokens)
         if len(ours) * len(theirs) > _CELLS_MAX:
             return True
-        ones, manies, takes = _masks(theirs)
+        ones, manies, takes = _masks(other.tokens)
         end = 1 << len(theirs)
-        takes[ONE] = (end - 1) & ~manies
+        anything = (end - 1) & ~manies
         reached = 1 | (1 & manies) << 1
         for symbol in ours:
             if symbol == MANY:
                 least = reached & -reached
                 reached = (end << 1) - least  # from the first place on, all
             else:
-                reached = (reached & takes.get(symbol, ones)) << 1 | reached & manies
+                taken = anything if symbol == ONE else takes.get(symbol, ones)
+                reached = (reached & taken) << 1 | reached & manies
                 reached |= (reached & manies) << 1
         return bool(reached & end)
 
@@ -241,20 +248,23 @@ def _pieces(tokens: tuple[str, ...]) -> list[_Piece]:
     return pieces
 
 
-def _masks(symbols: list[str]) -> tuple[int, int, dict[str, int]]:
-    """Return the places of *one*, of *many*, and those that take a given character, as bits."""
+@lru_cache(maxsize=_PATTERNS_KEPT)
+def _masks(tokens: tuple[str, ...]) -> tuple[int, int, dict[str, int]]:
+    """Return the places of *one*, of *many*, and those that take a given symbol, as bits."""
+    symbols = _symbols(tokens)
     ones = sum(1 << place for place, symbol in enumerate(symbols) if symbol == ONE)
     manies = sum(1 << place for place, symbol in enumerate(symbols) if symbol == MANY)
-    takes: dict[str, int] = {}
+    takes = {ONE: ones, MANY: 0}
     for place, symbol in enumerate(symbols):
         if symbol not in (ONE, MANY):
             takes[symbol] = takes.get(symbol, ones) | 1 << place
     return ones, manies, takes
 
 
-def _symbols(tokens: tuple[str, ...]) -> list[str]:
+@lru_cache(maxsize=_PATTERNS_KEPT)
+def _symbols(tokens: tuple[str, ...]) -> tuple[str, ...]:
     """Return wildcards as they are and each literal character marked by ``"="``."""
-    return list(
+    return tuple(
         itertools.chain.from_iterable(
             ["=" + character for character in token[1:]] if token[0] == "=" else [token]
             for token in tokens

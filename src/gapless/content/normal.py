@@ -15,9 +15,10 @@ Multiplying out is bounded before it is done: by conjunctions, by cuts, and by s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TypeAlias
 
-from gapless.content.condition import All, Condition, Not, Test, Verdict, refuted
+from gapless.content.condition import All, Any, Condition, Not, Test, Verdict, refuted
 from gapless.content.conjunction import EVERYTHING, Conjunction
 from gapless.content.expression import Term
 from gapless.content.text import conjunction_text
@@ -29,11 +30,14 @@ from gapless.core.limits import (
     FILTER_STEPS_MAX,
 )
 
-__all__ = ["conjoined", "disjoined", "normalise"]
+__all__ = ["disjoined", "normalise"]
 
 Subject: TypeAlias = str | Term
 Entries: TypeAlias = tuple[tuple[Subject, ValueSet], ...]
 Normal: TypeAlias = tuple[Conjunction, ...]
+Wish: TypeAlias = tuple[Condition, bool]
+"""A condition, and whether it shall come out true or false."""
+TestWish: TypeAlias = tuple[Test, bool]
 
 
 def normalise(condition: Condition) -> Normal:
@@ -41,14 +45,9 @@ def normalise(condition: Condition) -> Normal:
     return _sorted(_normalise(condition, True, _Steps()))
 
 
-def conjoined(left: Normal, right: Normal) -> Normal:
-    """Return the normal form of the AND of two."""
-    return _sorted(_multiply(left, right, _Steps()))
-
-
-def disjoined(*parts: Normal) -> Normal:
-    """Return the normal form of the OR of several."""
-    return _sorted(_simplify([one for part in parts for one in part], _Steps()))
+def disjoined(conjunctions: Iterable[Conjunction]) -> Normal:
+    """Return the normal form of the OR of conjunctions."""
+    return _sorted(_simplify(conjunctions, _Steps()))
 
 
 class _Steps:
@@ -76,36 +75,54 @@ def _normalise(condition: Condition, wanted: bool, steps: _Steps) -> Normal:
     if type(condition) is Verdict:
         return (EVERYTHING,) if condition.truth is wanted else ()
     if type(condition) is Test:
-        found = _join((condition,), wanted)
+        found = _join(((condition, wanted),))
         return () if found is None else _within_limits((found,))
     assert not isinstance(condition, Test | Verdict | Not)
-    tests = [part for part in condition.parts if type(part) is Test]
-    others = [part for part in condition.parts if type(part) is not Test]
-    if (type(condition) is All) is wanted:
-        found = _join(tests, wanted)
-        if found is None:
-            return ()
-        product = _within_limits((found,))
-        factors = []
-        for other in others:  # no comprehension: it would add a frame to every level
-            factors.append(_normalise(other, wanted, steps))  # noqa: PERF401
-        for factor in sorted(factors, key=len):
+    is_product = (type(condition) is All) is wanted
+    tests, others = _parts(condition, wanted)
+    parts = []
+    for other, other_wanted in others:  # no comprehension: it would add a frame to every level
+        parts.append(_normalise(other, other_wanted, steps))
+    if is_product:
+        found = _join(tests)
+        product = () if found is None else _within_limits((found,))
+        for factor in sorted(parts, key=len):
             product = _multiply(product, factor, steps)
         return product
-    alternatives = _alternatives(tests, wanted, steps)
-    for other in others:
-        alternatives.extend(_normalise(other, wanted, steps))
-    return _simplify(alternatives, steps)
+    return _simplify([*_alternatives(tests, steps), *chain.from_iterable(parts)], steps)
+
+
+def _parts(condition: All | Any, wanted: bool) -> tuple[list[TestWish], list[Wish]]:
+    """Return the tests and the other parts of an AND or OR, each with what shall come of it.
+
+    An AND inside an AND (and an OR, or a negated AND, inside an OR) is one with it, so that the
+    normal form does not depend on where parentheses stand.
+    """
+    is_product = (type(condition) is All) is wanted
+    tests: list[TestWish] = []
+    others: list[Wish] = []
+    waiting: list[Wish] = [(part, wanted) for part in reversed(condition.parts)]
+    while waiting:
+        part, wish = waiting.pop()
+        while type(part) is Not:
+            part, wish = part.operand, not wish
+        if type(part) is Test:
+            tests.append((part, wish))
+        elif isinstance(part, All | Any) and ((type(part) is All) is wish) is is_product:
+            waiting.extend((inner, wish) for inner in reversed(part.parts))
+        else:
+            others.append((part, wish))
+    return tests, others
 
 
 # --- AND ----------------------------------------------------------------------------------------
 
 
-def _join(tests: Iterable[Test], wanted: bool) -> Conjunction | None:
-    """Return the conjunction of tests that shall all come out as wanted; None if none can be."""
+def _join(tests: Iterable[TestWish]) -> Conjunction | None:
+    """Return the conjunction of tests that shall all come out as wished; None if none can be."""
     constraints: list[tuple[str, ValueSet]] = []
     residuals: list[tuple[Term, ValueSet]] = []
-    for test in tests:
+    for test, wanted in tests:
         subject = test.subject
         allowed = test.holds if wanted else refuted(test)
         if type(subject) is str:
@@ -135,10 +152,10 @@ def _multiply(left: Normal, right: Normal, steps: _Steps) -> Normal:
 # --- OR -----------------------------------------------------------------------------------------
 
 
-def _alternatives(tests: Iterable[Test], wanted: bool, steps: _Steps) -> list[Conjunction]:
-    """Return tests of which one shall come out as wanted, those of one subject united."""
+def _alternatives(tests: Iterable[TestWish], steps: _Steps) -> list[Conjunction]:
+    """Return tests of which one shall come out as wished, those of one subject united."""
     by_subject: dict[Subject, list[ValueSet]] = {}
-    for test in tests:
+    for test, wanted in tests:
         by_subject.setdefault(test.subject, []).append(test.holds if wanted else refuted(test))
     return [
         _rebuilt(((subject, allowed),))
@@ -158,7 +175,7 @@ def _simplify(conjunctions: Iterable[Conjunction], steps: _Steps) -> Normal:
     if len(kept) > 1:
         kept = _absorb(kept, steps)
         united = _unite(kept, steps)
-        while len(united) < len(kept):
+        while united != kept:
             kept = _absorb(united, steps)
             united = _unite(kept, steps)
     return _within_limits(tuple(kept))
@@ -169,8 +186,8 @@ def _absorb(conjunctions: list[Conjunction], steps: _Steps) -> list[Conjunction]
     count = len(conjunctions)
     if count > FILTER_CONJUNCTIONS_MAX:
         return conjunctions
-    likes = sum(_pattern_characters(one) for line in conjunctions for _, one in line.constraints)
-    steps.spend((count * count) // 4 + count * _size(conjunctions) // 8 + likes * likes // 64)
+    sets = [allowed for one in conjunctions for _, allowed in one.constraints]
+    steps.spend(count * count // 4 + count * _size(conjunctions) // 8 + _comparing(count, sets))
     bits: dict[Subject, int] = {}
     shapes = []
     for one in conjunctions:
@@ -217,7 +234,10 @@ def _unite(conjunctions: list[Conjunction], steps: _Steps) -> list[Conjunction]:
                 for rest, sets in groups.items()
                 for allowed in _united(sets, steps)
             ]
-        result += alike if len(lines) == len(alike) else map(_rebuilt, lines)
+        if {*lines} == {one.constraints + one.residuals for one in alike}:
+            result += alike
+        else:
+            result += map(_rebuilt, lines)
     return result
 
 
@@ -229,9 +249,8 @@ def _united(sets: Sequence[ValueSet], steps: _Steps) -> Sequence[ValueSet]:
     if len(sets) == 1:
         return sets
     patterned = [one for one in sets if one.patterns]
-    if patterned:  # each is compared with all others, symbol by symbol
-        characters = sum(map(_pattern_characters, patterned))
-        steps.spend(3 * len(patterned) ** 2 + characters * characters // 64)
+    if patterned:
+        steps.spend(len(patterned) ** 2 + _comparing(len(patterned), patterned))
     return union_of(sets)
 
 
@@ -265,8 +284,13 @@ def _size(conjunctions: Iterable[Conjunction]) -> int:
     return size
 
 
-def _pattern_characters(allowed: ValueSet) -> int:
-    return sum(len(token) for pattern, _ in allowed.patterns for token in pattern.tokens)
+def _comparing(count: int, sets: Iterable[ValueSet]) -> int:
+    """Estimate the steps of comparing the patterns of these sets with ``count`` others."""
+    characters = 0
+    for one in sets:
+        for pattern, _ in one.patterns:
+            characters += sum(map(len, pattern.tokens))
+    return count * characters // 8
 
 
 def _within_limits(conjunctions: Normal) -> Normal:

@@ -12,7 +12,7 @@ texts only. Equal fields mean equal sets; the reverse holds except between odd p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import and_, or_
 from typing import Final
@@ -21,7 +21,7 @@ import msgspec
 
 from gapless.content import spans
 from gapless.content.like import MANY, Pattern
-from gapless.content.spans import ALL_NUMBERS, ALL_TEXTS, EMPTY, Spans
+from gapless.content.spans import ALL_NUMBERS, ALL_TEXTS, EMPTY, TEXT_MAX, Spans
 from gapless.content.values import Number, Value, not_a_value
 
 __all__ = [
@@ -243,9 +243,11 @@ def union_of(sets: Sequence[ValueSet]) -> list[ValueSet]:
     """Return few sets that together allow what any of the given ones allows, no more.
 
     Those without patterns become one, at the price of one sort; the others only where one
-    holds another.
+    holds another. Single texts that a patterned set holds as well are decided one way, so that
+    the result does not depend on who was united first.
     """
     plain = [one for one in sets if not one.patterns]
+    patterned = {one for one in sets if one.patterns}
     result = []
     if len(plain) == 1:
         result.append(plain[0])
@@ -259,12 +261,48 @@ def union_of(sets: Sequence[ValueSet]) -> list[ValueSet]:
                 any(one.nan for one in plain),
             )
         )
-    patterned = {one for one in sets if one.patterns}
+    if patterned and result and result[0].texts:
+        result = [_settled(result[0], patterned)]
+        if result[0].is_empty:
+            result.clear()
     for one in sorted(patterned, key=lambda one: (one.patterns, one.texts)):
         if not any(one.is_subset(kept) for kept in result):
             result = [kept for kept in result if not kept.is_subset(one)]
             result.append(one)
     return result
+
+
+def _settled(plain: ValueSet, patterned: Iterable[ValueSet]) -> ValueSet:
+    """Give the texts of a plain set one form beside patterned sets that hold some of them too.
+
+    A single text in a gap or at an end is taken in where a patterned set has it, and a stretch
+    that a patterned set holds altogether is left to that one.
+    """
+    texts = _not_held(plain.texts, patterned)
+    for value in dict.fromkeys(cut[0] for cut in texts if cut != TEXT_MAX):
+        if not spans.contains(texts, value) and any(one.contains(value) for one in patterned):
+            texts = spans.union(texts, spans.point(value))
+    texts = _not_held(texts, patterned)
+    return ValueSet(plain.numbers, texts, plain.bools, plain.null, plain.nan)
+
+
+def _not_held(texts: Spans, patterned: Iterable[ValueSet]) -> Spans:
+    """Leave out the stretches that one of the patterned sets holds altogether."""
+    stretches = [texts[place : place + 2] for place in range(0, len(texts), 2)]
+    left = [each for each in stretches if not any(_holds(one, each) for one in patterned)]
+    return sum(left, EMPTY)
+
+
+def _holds(patterned: ValueSet, stretch: Spans) -> bool:
+    """Say whether a set holds a stretch of texts, perhaps its last text apart from the rest."""
+    if ValueSet(texts=stretch).is_subset(patterned):
+        return True
+    (_, last), shorter = stretch[1], (stretch[0], (stretch[1][0], 0))
+    return (
+        bool(last)
+        and patterned.contains(stretch[1][0])
+        and ValueSet(texts=shorter).is_subset(patterned)
+    )
 
 
 def one_of(values: list[Value]) -> ValueSet:

@@ -29,7 +29,7 @@ FILTER_CONSTRAINTS_MAX: Final = 4_096
 FILTER_OPERATORS_MAX: Final = 100
 """Arithmetic operators in one value. A value is computed and written by recursion, a level each."""
 
-FILTER_STEPS_MAX: Final = 250_000
+FILTER_STEPS_MAX: Final = 500_000
 """Steps of multiplying a filter out to its normal form. Bounds a hostile filter at a second."""
 
 ACCESS_VALUES_MAX: Final = 16
