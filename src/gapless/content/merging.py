@@ -24,9 +24,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
-from gapless.content import spans
 from gapless.content.conjunction import EVERYTHING, Conjunction
 from gapless.content.expression import Term
 from gapless.content.like import Pattern
@@ -59,13 +59,14 @@ def merge(conjunctions: Iterable[Conjunction], budget: int) -> tuple[Conjunction
     """
     if budget < 1:
         raise UsageError(f"a budget of {budget} conjunctions cannot be kept; give at least 1")
-    kept = _uncovered(conjunctions)
-    if len(kept) > budget:
-        kept = _uncovered(_united(kept))
+    kept = _uncovered(sorted(set(conjunctions), key=conjunction_text))
+    if len(kept) <= budget:
+        return tuple(kept)
+    kept = _uncovered(_united(kept))
     if len(kept) > budget:
         kept = _uncovered(_Merger(kept).run(budget))
     assert len(kept) <= budget, "merging did not keep its budget"
-    return tuple(kept)
+    return tuple(sorted(kept, key=conjunction_text))
 
 
 def hull(left: ValueSet, right: ValueSet) -> ValueSet:
@@ -74,16 +75,17 @@ def hull(left: ValueSet, right: ValueSet) -> ValueSet:
     Where the union has more the nearest intervals are joined; patterns are kept if both have them.
     """
     for narrow, wide in ((left, right), (right, left)):
-        if narrow.is_subset(wide):
+        if narrow.is_subset(wide) and _interval_count(wide) <= INTERVALS_MAX:
             return wide
     scale = Scale((left, right))
     return _with_patterns(
-        scale.decode(scale.hull(scale.encode(left), scale.encode(right))), _common(left, right)
+        scale.decode(scale.hull(scale.encode(left), scale.encode(right))),
+        _common(left.patterns, right.patterns),
     )
 
 
-def _common(left: ValueSet, right: ValueSet) -> _Patterns:
-    return tuple(pattern for pattern in left.patterns if pattern in right.patterns)
+def _common(left: _Patterns, right: _Patterns) -> _Patterns:
+    return tuple(pattern for pattern in left if pattern in right)
 
 
 def _with_patterns(one: ValueSet, patterns: _Patterns) -> ValueSet:
@@ -91,12 +93,11 @@ def _with_patterns(one: ValueSet, patterns: _Patterns) -> ValueSet:
 
 
 def _uncovered(conjunctions: Iterable[Conjunction]) -> list[Conjunction]:
-    """Return those that no other covers, in the order of their text."""
+    """Return those that no other covers, in the order they came."""
     forest = CoveringForest()
-    ordered = sorted(set(conjunctions), key=conjunction_text)
-    for conjunction in ordered:
+    for conjunction in conjunctions:
         forest.insert(conjunction)
-    return [conjunction for conjunction in ordered if forest.is_root(conjunction)]
+    return [conjunction for conjunction in forest if forest.is_root(conjunction)]
 
 
 # --- unions that widen nothing ------------------------------------------------------------------
@@ -186,7 +187,7 @@ class _Chain:
 
     def __init__(self, subjects: tuple[int, ...], numbers: Sequence[int]) -> None:
         self.subjects = subjects
-        self._next: dict[int, int] = dict(zip(numbers, numbers[1:], strict=False))
+        self._next: dict[int, int] = dict(pairwise(numbers))
         self._previous: dict[int, int] = dict(zip(numbers[1:], numbers, strict=False))
 
     def neighbours(self, number: int) -> Iterator[int]:
@@ -283,13 +284,26 @@ class _Merger:
             theirs = many.get(subject)
             if theirs is None:
                 continue
-            if ours.ranks == theirs.ranks and ours.patterns == theirs.patterns:
-                result[subject] = ours
-                continue
             ranks = self._scales[subject].hull(ours.ranks, theirs.ranks)
-            patterns = ours.patterns and tuple(p for p in ours.patterns if p in theirs.patterns)
+            patterns = _common(ours.patterns, theirs.patterns)
             result[subject] = self._part(subject, ranks, patterns)
         return result
+
+    def _joint_width(self, left: _Item, right: _Item) -> float:
+        """Return the width that the merged conjunction would have."""
+        few, many = left.parts, right.parts
+        if len(few) > len(many):
+            few, many = many, few
+        width = 1.0
+        for subject, ours in few.items():
+            theirs = many.get(subject)
+            if theirs is None:
+                continue
+            width *= self._shares[subject]
+            width *= self._scales[subject].joint_width(ours.ranks, theirs.ranks)
+            if ours.patterns:
+                width *= _PATTERN_WIDTH ** len(_common(ours.patterns, theirs.patterns))
+        return width
 
     def _merge(self, left: _Item, right: _Item) -> Conjunction:
         """Replace two items by one that covers both."""
@@ -305,8 +319,9 @@ class _Merger:
         assert conjunction.covers(right.conjunction), "a merged conjunction covers its parts"
         item = self._numbered(conjunction, parts)
         wide, narrow = (left, right) if left.width >= right.width else (right, left)
+        del self._items[wide.number], self._items[narrow.number]
         self._items[item.number] = item
-        self._remove(narrow)
+        self._unlink(narrow)
         self._succeed(wide, item)
         return conjunction
 
@@ -317,7 +332,8 @@ class _Merger:
             if item.conjunction in kept:
                 kept.remove(item.conjunction)  # a second one that is equal goes
             else:
-                self._remove(item)
+                del self._items[item.number]
+                self._unlink(item)
 
     # --- chains --------------------------------------------------------------------------------
 
@@ -339,7 +355,7 @@ class _Merger:
         chain = _Chain(subjects, numbers)
         for number in numbers:
             self._chains[number].append(chain)
-        for left, right in zip(numbers, numbers[1:], strict=False):
+        for left, right in pairwise(numbers):
             self._look(left, right)
 
     def _orders(self, item: _Item) -> Iterator[tuple[int, ...]]:
@@ -347,7 +363,7 @@ class _Merger:
         anchors = [
             (part.width, subject)
             for subject, part in item.parts.items()
-            if self._is_point(item.conjunction, subject)
+            if self._scales[subject].is_point(part.ranks)
         ]
         if not anchors:
             yield from ((subject,) for subject in item.parts)
@@ -358,21 +374,13 @@ class _Merger:
         if not others:
             yield (anchor,)
 
-    def _is_point(self, conjunction: Conjunction, subject: int) -> bool:
-        name = self._subjects[subject]
-        allowed = next(allowed for one, allowed in _entries(conjunction) if one == name)
-        values = (spans.points(allowed.numbers) or (), spans.points(allowed.texts) or ())
-        return len(values[0]) + len(values[1]) == 1 == _interval_count(allowed)
-
-    def _remove(self, item: _Item) -> None:
-        del self._items[item.number]
+    def _unlink(self, item: _Item) -> None:
         for chain in self._chains.pop(item.number):
             if (met := chain.remove(item.number)) is not None:
                 self._look(*met)
 
     def _succeed(self, old: _Item, new: _Item) -> None:
         """Give a merged item the places of one of its parts, where it still belongs."""
-        del self._items[old.number]
         self._chains[new.number] = kept = []
         for chain in self._chains.pop(old.number):
             if all(subject in new.parts for subject in chain.subjects):
@@ -386,12 +394,12 @@ class _Merger:
     def _look(self, left: int, right: int) -> None:
         """Note what it would cost to merge two neighbours."""
         pair = (left, right) if left < right else (right, left)
-        if pair in self._looked:
+        if pair in self._looked or left not in self._items or right not in self._items:
             return
         self._looked.add(pair)
         ours, theirs = self._items[left], self._items[right]
-        merged = math.prod(part.width for part in self._joined(ours, theirs).values())
-        heappush(self._pairs, (merged - ours.width - theirs.width, *pair))
+        widening = self._joint_width(ours, theirs) - ours.width - theirs.width
+        heappush(self._pairs, (widening, *pair))
 
 
 def _by_shape(item: _Item, turn: int) -> list[tuple[int, int]]:

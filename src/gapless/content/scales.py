@@ -31,6 +31,9 @@ INTERVALS_MAX: Final = ACCESS_VALUES_MAX
 """Intervals of a merged set. A set of so many points still has its way into the index."""
 
 _FLAGS: Final = 4
+_GAP_WEIGHT: Final = 0.02
+"""What marks in the gaps of a set count. Gaps are closed when there are too many of them, so of
+two sets that hold as much the one with less between its ends is better."""
 _CHARACTERS: Final = 0x110000
 
 
@@ -69,12 +72,29 @@ class Scale:
         return ValueSet(numbers, texts, (0 in flags) | (1 in flags) << 1, 3 in flags, 2 in flags)
 
     def width(self, ranks: Ranks) -> float:
-        """Return the share of all marks that lie in the set."""
+        """Return the share of all marks that lie in the set, and a little of those in its gaps."""
         before = self._before
-        inside = 0
-        for at in range(0, len(ranks), 2):
-            inside += before[ranks[at + 1]] - before[ranks[at]]
-        return inside / before[-1]
+        within = before[ranks[-1]] - before[ranks[0]]
+        if len(ranks) == 2:
+            return within / before[-1]
+        gaps = 0
+        for at in range(1, len(ranks) - 1, 2):
+            gaps += before[ranks[at + 1]] - before[ranks[at]]
+        return (within - gaps * (1 - _GAP_WEIGHT)) / before[-1]
+
+    def joint_width(self, left: Ranks, right: Ranks) -> float:
+        """Return the width of the hull of two sets."""
+        if len(left) > 2 or len(right) > 2:
+            return self.width(self.hull(left, right))
+        before = self._before
+        (first_low, first_high), (second_low, second_high) = sorted((left, right))
+        within = before[max(first_high, second_high)] - before[first_low]
+        gap = before[second_low] - before[first_high] if first_high < second_low else 0
+        return (within - gap * (1 - _GAP_WEIGHT)) / before[-1]
+
+    def is_point(self, ranks: Ranks) -> bool:
+        """Say whether the set has one value."""
+        return len(ranks) == 2 and self._is_point(*ranks)
 
     def hull(self, left: Ranks, right: Ranks) -> Ranks:
         """Return a set that holds both, of at most ``INTERVALS_MAX`` intervals."""
@@ -90,9 +110,7 @@ class Scale:
         ]
         too_many = len(ranks) // 2 - INTERVALS_MAX
         closed = {at for _, _, at in sorted(gaps)[:too_many]}
-        return tuple(
-            rank for place, rank in enumerate(ranks) if (place - 1) // 2 not in closed or not place
-        )
+        return tuple(rank for place, rank in enumerate(ranks) if (place - 1) // 2 not in closed)
 
     def _marks(self, one: ValueSet) -> Iterable[int]:
         ranks = self.encode(one)
@@ -110,8 +128,6 @@ class Scale:
 
     def _distance(self, high: int, low: int) -> float:
         """Return how far it is from the end of an interval to the beginning of the next."""
-        if low >= self._flags:
-            return 0.0
         begin, end = self._line[high][0], self._line[low][0]
         return _text_distance(begin, end) if high >= self._texts else float(end) - float(begin)
 
