@@ -37,3 +37,17 @@ ACCESS_VALUES_MAX: Final = 16
 
 LINKS_MAX: Final = 1_024
 """Links of one routing index. A mask has a bit a link, and every slot has a mask."""
+
+CONJUNCTION_TEXTS_MAX: Final = 65_536
+"""Conjunctions that a process keeps in both forms, parsed and as text. Beyond, some are parsed
+again."""
+
+TABLE_PARTS_MAX: Final = 4_096
+"""Parts of one table under way. A part is a frame, so a table above this is larger than memory."""
+
+COVERER_LOOKS_MAX: Final = 256
+"""Conjunctions that are asked whether they cover a new one and are older than its coverer. Those
+that are not asked make a subscription start later, never wrongly."""
+
+ROUTES_CACHED_MAX: Final = 4_096
+"""Results of the sufficiency test that are kept per edge. Beyond, they are computed again."""

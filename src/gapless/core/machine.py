@@ -1,0 +1,284 @@
+"""The one door of the broker: events go in with the time, effects come out as values.
+
+Theory of operation. ``step(event, now)`` hands an event to the rooms; what they want done they say
+to a :class:`Context`, which collects it as effects. A driver carries effects out: it sends packets,
+writes changes, wakes the broker. It decides nothing. So the same broker runs over sockets and
+SQLite and in a simulation, and a run is a function of its events.
+
+What depends on a write hangs on it: ``write(changes, then=…)`` runs ``then`` when the driver says
+that the changes are on disk, never before (I13). Writes become durable in the order of asking.
+
+Two clocks: ``now`` never goes back and drives all timers; ``clock`` is the wall clock, which may
+jump and gives ticks their value.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+from gapless.core.ids import BrokerId, CellId, ShbId
+from gapless.core.parameters import Parameters
+
+__all__ = [
+    "Asked",
+    "ClientDown",
+    "ClientUp",
+    "Context",
+    "Dismiss",
+    "Effect",
+    "Event",
+    "Fetch",
+    "Fetched",
+    "Identity",
+    "LinkDown",
+    "LinkUp",
+    "Moment",
+    "Received",
+    "Room",
+    "Send",
+    "Tell",
+    "Timer",
+    "Write",
+    "Written",
+]
+
+
+class Moment(NamedTuple):
+    """When a step happens, in microseconds: a clock that never goes back, and the wall clock."""
+
+    now: int
+    clock: int
+
+
+class Identity(NamedTuple):
+    """Who this broker is, in this life."""
+
+    broker: BrokerId
+    cell: CellId
+    life: int
+
+    @property
+    def shb(self) -> ShbId:
+        """This broker as a host of subscribers."""
+        return ShbId(self.broker, self.cell)
+
+
+# --- events: what happens to a broker -----------------------------------------------------------
+
+
+class LinkUp(msgspec.Struct, frozen=True):
+    """Packets can now be sent to a peer."""
+
+    peer: BrokerId
+
+
+class LinkDown(msgspec.Struct, frozen=True):
+    """The link to a peer is gone, and what was under way on it."""
+
+    peer: BrokerId
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A packet came from a peer."""
+
+    peer: BrokerId
+    packet: Any
+
+
+class ClientUp(msgspec.Struct, frozen=True):
+    """A client connected."""
+
+    client: str
+
+
+class ClientDown(msgspec.Struct, frozen=True):
+    """A client is gone."""
+
+    client: str
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A client asks for something."""
+
+    client: str
+    request: Any
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A write, and all before it, is on disk."""
+
+    ticket: int
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """Rows of a log that were asked for, lowest first."""
+
+    ticket: int
+    rows: tuple[Any, ...]
+    damaged: str | None = None
+    """Which row could not be read, and why; then ``rows`` are those before it."""
+    complete: bool = True
+    """Whether these are all rows of the range; else there may be more above the last."""
+
+
+Event: TypeAlias = (
+    LinkUp | LinkDown | Received | ClientUp | ClientDown | Asked | Written | Fetched | None
+)
+"""What a step is given; None if only time has passed."""
+
+
+# --- effects: what a broker wants done ----------------------------------------------------------
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Send a packet to a peer."""
+
+    peer: BrokerId
+    packet: Any
+
+
+class Tell(msgspec.Struct, frozen=True):
+    """Tell a client something."""
+
+    client: str
+    notice: Any
+
+
+class Dismiss(msgspec.Struct, frozen=True):
+    """Disconnect a client, with a reason it can read."""
+
+    client: str
+    reason: str
+
+
+class Write(msgspec.Struct, frozen=True):
+    """Make changes durable, all or none, and say so by :class:`Written`."""
+
+    ticket: int
+    changes: tuple[Any, ...]
+
+
+class Fetch(msgspec.Struct, frozen=True):
+    """Read rows of a pubend's log between two ticks, at most so many bytes."""
+
+    ticket: int
+    pubend: Any
+    low: int
+    high: int
+    bytes_max: int
+
+
+Effect: TypeAlias = Send | Tell | Dismiss | Write | Fetch
+
+
+class Timer:
+    """A call at a later time; may be cancelled."""
+
+    __slots__ = ("action", "at")
+
+    def __init__(self, at: int, action: Callable[[], None]) -> None:
+        self.at = at
+        self.action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        """Let it not happen."""
+        self.action = None
+
+
+class Context:
+    """What rooms may know and do: who and when they are, and effects."""
+
+    def __init__(self, identity: Identity, parameters: Parameters) -> None:
+        self.identity = identity
+        self.parameters = parameters
+        self.now = 0
+        self.clock = 0
+        self.effects: list[Effect] = []
+        self.marks: dict[str, int] = {}
+        """Rare branches that were taken, counted (the simulator reports those that never are)."""
+        self._timers: list[tuple[int, int, Timer]] = []
+        self._order = 0
+        self._ticket = 0
+        self._waiting: dict[int, Callable[..., None]] = {}
+        self._outbox: dict[BrokerId, list[Any]] = {}
+
+    # --- effects -----------------------------------------------------------------------------
+
+    def post(self, peer: BrokerId, message: Any) -> None:
+        """Send a message to a peer; what one step posts travels in one packet."""
+        self._outbox.setdefault(peer, []).append(message)
+
+    def take_posted(self) -> list[tuple[BrokerId, list[Any]]]:
+        """Return what was posted since the last call, by peer."""
+        posted = list(self._outbox.items())
+        self._outbox = {}
+        return posted
+
+    def tell(self, client: str, notice: Any) -> None:
+        """Tell a client something."""
+        self.effects.append(Tell(client, notice))
+
+    def write(self, changes: tuple[Any, ...], then: Callable[[], None]) -> None:
+        """Make changes durable and then go on."""
+        self._ticket += 1
+        self._waiting[self._ticket] = then
+        self.effects.append(Write(self._ticket, changes))
+
+    def fetch(
+        self, pubend: Any, low: int, high: int, bytes_max: int, then: Callable[[Fetched], None]
+    ) -> None:
+        """Read a log and go on with its rows."""
+        self._ticket += 1
+        self._waiting[self._ticket] = then
+        self.effects.append(Fetch(self._ticket, pubend, low, high, bytes_max))
+
+    def mark(self, branch: str) -> None:
+        """Note that a rare branch was taken."""
+        self.marks[branch] = self.marks.get(branch, 0) + 1
+
+    # --- time --------------------------------------------------------------------------------
+
+    def after(self, delay_us: int, action: Callable[[], None]) -> Timer:
+        """Call back after a delay."""
+        timer = Timer(self.now + delay_us, action)
+        self._order += 1
+        heapq.heappush(self._timers, (timer.at, self._order, timer))
+        return timer
+
+    def next_timer(self) -> int | None:
+        """Return when the next call is due, or None."""
+        while self._timers and self._timers[0][2].action is None:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def run_timers(self) -> None:
+        """Make the calls that are due, in the order of their times."""
+        while (due := self.next_timer()) is not None and due <= self.now:
+            action = heapq.heappop(self._timers)[2].action
+            assert action is not None
+            action()
+
+    def resume(self, event: Written | Fetched) -> None:
+        """Go on with what waited for a write or a fetch."""
+        then = self._waiting.pop(event.ticket)
+        if isinstance(event, Fetched):
+            then(event)
+        else:
+            then()
+
+
+class Room(Protocol):
+    """What every room of the broker answers to."""
+
+    def session_opened(self, peer: BrokerId, cell: CellId) -> None:
+        """A session with a peer has begun."""
+
+    def session_closed(self, peer: BrokerId) -> None:
+        """The session with a peer is over; all that belonged to it is gone (R2)."""
+
+    def received(self, peer: BrokerId, message: Any) -> bool:
+        """Take a message; False if it is not this room's."""

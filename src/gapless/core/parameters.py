@@ -1,0 +1,147 @@
+"""Every time and size that an operator may set, with its default and the relations they must keep.
+
+Names end in their unit. Times are in milliseconds or seconds here, as people write them; rooms ask
+for microseconds (:func:`us`), the unit of all clocks inside.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gapless.core.errors import UsageError
+
+__all__ = ["DEFAULTS", "Parameters", "us"]
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters of one broker. All brokers of an overlay should have the same ``delta``."""
+
+    # overlay
+    delta: int = 1
+    """How many unreachable cells in a row are bypassed."""
+    heartbeat_ms: int = 250
+    session_dead_ms: int = 1_500
+    ordered_sessions: bool = True
+    """Whether links keep the order; then a gap in a session's numbers ends the session."""
+    relay_hops_max: int = 3
+    tombstone_ttl_s: int = 86_400
+
+    # feeds
+    attach_timeout_ms: int = 1_000
+    retry_ms: int = 100
+    retry_max_ms: int = 5_000
+    attach_refresh_ms: int = 2_000
+    attach_expiry_ms: int = 6_000
+    prefer_stable_ms: int = 5_000
+    attachments_max: int = 20_000
+
+    # silence and curiosity
+    silence_ms: int = 100
+    idle_silence_max_ms: int = 1_000
+    eager_silence_ms: int = 5
+    gct_ms: int = 20
+    """Gap curiosity threshold: how long a gap may stay before it is asked for (GD 3.2)."""
+    nrt_min_ms: int = 50
+    """Nack repetition threshold: its least value; the rest is estimated (GD 3.2)."""
+    nrt_max_ms: int = 10_000
+    dct_ms: int = 3_000
+    """Delay curiosity threshold: how long a stream may stand still (GD 3.2)."""
+    aet_ms: int = 10_000
+    """Acknowledgement expected threshold (GD 3.2)."""
+    nack_span_ms: int = 1_000
+    nack_ranges_max: int = 64
+    nack_window: int = 8
+    curious_ranges_max: int = 1_024
+
+    # caches, frames, queues
+    frame_bytes_max: int = 1_048_576
+    frame_events_max: int = 1_000
+    cache_bytes: int = 67_108_864
+    queue_bytes_max: int = 8_388_608
+
+    # propagation
+    change_batch_ms: int = 10
+    table_flush_ms: int = 5
+    delta_log_max: int = 256
+    legacy_ttl_s: int = 1_800
+    table_conjunctions_max: int = 20_000
+    regime_interval_ms: int = 20
+    regimes_kept: int = 16
+
+    # acknowledgement and membership
+    ack_ms: int = 500
+    ack_memory_ms: int = 2_000
+    ack_groups: int = 8
+    sets_per_session_max: int = 256
+    park_after_s: int = 120
+    expire_after_s: int = 604_800
+    member_grace_s: int = 30
+    left_memory_s: int = 60
+    hold_ttl_s: int = 600
+
+    # subscriptions and replay
+    read_chunk_bytes: int = 262_144
+    reads_per_shb_max: int = 16
+    join_window_ms: int = 200
+    join_hold: int = 1_000
+    filter_wait_s: int = 10
+    segments_max: int = 8
+    linger_s: int = 30
+    prefetch_max: int = 1_000
+
+    # pubends
+    ceiling_step_ms: int = 1_000
+    tick_lead_ms: int = 5_000
+    publisher_window: int = 1_024
+    publisher_ttl_s: int = 604_800
+    log_bytes_max: int = 68_719_476_736
+    retention_s: int = 3_600
+    """How long a log is kept for replay beyond what members need."""
+
+    def __post_init__(self) -> None:
+        """Refuse parameters under which the protocols would work against each other."""
+        for smaller, larger, why in _RELATIONS:
+            if not _value(self, smaller) < _value(self, larger):
+                raise UsageError(
+                    f"{smaller} ({_value(self, smaller):g} ms) must be less than "
+                    f"{larger} ({_value(self, larger):g} ms): {why}"
+                )
+        if self.delta < 0:
+            raise UsageError(f"delta ({self.delta}) cannot be negative")
+
+    @property
+    def reach(self) -> int:
+        """How far a broker's neighbourhood goes: one cell more than may fail (Δ = δ + 1)."""
+        return self.delta + 1
+
+
+_RELATIONS = (
+    ("4 heartbeat_ms", "session_dead_ms", "one lost heartbeat must not end a session"),
+    ("3 ack_ms", "ack_memory_ms", "a report must be repeated before it is forgotten"),
+    ("ack_memory_ms", "left_memory_s", "an old report must not bring back a host that left"),
+    ("session_dead_ms", "attach_expiry_ms", "an attachment must outlive the session's last sign"),
+    ("attach_expiry_ms", "park_after_s", "a host must not be parked while it is still attached"),
+    ("park_after_s", "legacy_ttl_s", "old tables must last until those they speak for are parked"),
+    ("silence_ms", "dct_ms", "a silent stream must not look dead"),
+    ("regime_interval_ms", "silence_ms", "a new regime must not wait for the next silence"),
+)
+
+
+def _value(parameters: Parameters, name: str) -> float:
+    """Return ``"4 heartbeat_ms"`` as a number of milliseconds."""
+    factor, _, field = name.rpartition(" ")
+    scale = 1_000 if field.endswith("_s") else 1
+    value: int = getattr(parameters, field)
+    return int(factor or 1) * value * scale
+
+
+def us(*, ms: float = 0, s: float = 0) -> int:
+    """Return a time in microseconds.
+
+    >>> us(ms=5), us(s=2)
+    (5000, 2000000)
+    """
+    return round(ms * 1_000 + s * 1_000_000)
+
+
+DEFAULTS = Parameters()

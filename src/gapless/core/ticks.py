@@ -1,0 +1,130 @@
+"""Ticks, and sets of ticks as ranges.
+
+A tick is a position in a pubend's stream, a 64-bit number of microseconds that may run ahead of
+any clock. Streams are kept by range, never by tick: a second of silence is one range.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, TypeAlias
+
+__all__ = ["TICKS_PER_MS", "RangeSet", "Tick", "TickRange"]
+
+Tick: TypeAlias = int
+
+TICKS_PER_MS: Final = 1_000
+
+
+class TickRange(NamedTuple):
+    """The ticks from ``low`` to ``high``, both included."""
+
+    low: Tick
+    high: Tick
+
+    def __str__(self) -> str:
+        return f"[{self.low}, {self.high}]"
+
+
+class RangeSet:
+    """A set of ticks, held as ranges that neither overlap nor touch, lowest first.
+
+    >>> wanted = RangeSet([(1, 4), (5, 6), (10, 12)])
+    >>> wanted.remove(3, 10)
+    >>> [*map(str, wanted)], [*map(str, wanted.gaps(0, 13))]
+    (['[1, 2]', '[11, 12]'], ['[0, 0]', '[3, 10]', '[13, 13]'])
+    """
+
+    __slots__ = ("_highs", "_lows")
+
+    def __init__(self, ranges: Iterable[tuple[Tick, Tick]] = ()) -> None:
+        self._lows: list[Tick] = []
+        self._highs: list[Tick] = []
+        for low, high in ranges:
+            self.add(low, high)
+
+    def __iter__(self) -> Iterator[TickRange]:
+        return map(TickRange, self._lows, self._highs)
+
+    def __len__(self) -> int:
+        """Return the number of ranges."""
+        return len(self._lows)
+
+    def __bool__(self) -> bool:
+        return bool(self._lows)
+
+    def __contains__(self, tick: Tick) -> bool:
+        place = bisect_right(self._lows, tick) - 1
+        return place >= 0 and tick <= self._highs[place]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RangeSet):
+            return NotImplemented
+        return self._lows == other._lows and self._highs == other._highs
+
+    __hash__ = None  # type: ignore[assignment]  # a set that changes has no hash
+
+    def __repr__(self) -> str:
+        return f"RangeSet([{', '.join(map(str, self))}])"
+
+    @property
+    def span(self) -> int:
+        """How many ticks are in the set."""
+        return sum(self._highs) - sum(self._lows) + len(self._lows)
+
+    def add(self, low: Tick, high: Tick) -> None:
+        """Put the ticks from ``low`` to ``high`` in."""
+        assert low <= high, f"[{low}, {high}] is no range"
+        first = bisect_left(self._highs, low - 1)  # the first range that overlaps or touches
+        last = bisect_right(self._lows, high + 1)  # just behind the last one
+        if first < last:
+            low = min(low, self._lows[first])
+            high = max(high, self._highs[last - 1])
+        self._lows[first:last] = [low]
+        self._highs[first:last] = [high]
+
+    def remove(self, low: Tick, high: Tick) -> None:
+        """Take the ticks from ``low`` to ``high`` out."""
+        first = bisect_left(self._highs, low)
+        last = bisect_right(self._lows, high)
+        if first >= last:
+            return
+        lows, highs = [], []
+        if self._lows[first] < low:
+            lows.append(self._lows[first])
+            highs.append(low - 1)
+        if self._highs[last - 1] > high:
+            lows.append(high + 1)
+            highs.append(self._highs[last - 1])
+        self._lows[first:last] = lows
+        self._highs[first:last] = highs
+
+    def remove_up_to(self, high: Tick) -> None:
+        """Take everything up to ``high`` out."""
+        if self._lows and self._lows[0] <= high:
+            self.remove(self._lows[0], high)
+
+    def within(self, low: Tick, high: Tick) -> list[TickRange]:
+        """Return the parts of the set between ``low`` and ``high``."""
+        first = bisect_left(self._highs, low)
+        last = bisect_right(self._lows, high)
+        return [
+            TickRange(max(low, self._lows[place]), min(high, self._highs[place]))
+            for place in range(first, last)
+        ]
+
+    def gaps(self, low: Tick, high: Tick) -> list[TickRange]:
+        """Return what is missing between ``low`` and ``high``."""
+        missing = []
+        for part in self.within(low, high):
+            if low < part.low:
+                missing.append(TickRange(low, part.low - 1))
+            low = part.high + 1
+        if low <= high:
+            missing.append(TickRange(low, high))
+        return missing
+
+    def drop_lowest(self) -> TickRange:
+        """Take the lowest range out and return it."""
+        return TickRange(self._lows.pop(0), self._highs.pop(0))

@@ -1,0 +1,262 @@
+"""Messages between a broker and its clients.
+
+Every request has a number of the client's choice; the answer names it. A request may be repeated
+under the same number after a reconnect: what is done twice has the effect of once.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+from gapless.content.values import Value
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.messages.overlay import Quality
+from gapless.messages.streams import Publication
+
+__all__ = [
+    "Ack",
+    "Begin",
+    "BeginKind",
+    "Credit",
+    "Delivery",
+    "FilterSet",
+    "Gap",
+    "OpenPubend",
+    "OpenPublisher",
+    "Order",
+    "PositionTuple",
+    "PubendOpened",
+    "Publish",
+    "Published",
+    "PublisherOpened",
+    "ReadLog",
+    "ReadPart",
+    "Refused",
+    "Seek",
+    "SetFilter",
+    "Started",
+    "Subscribe",
+    "Subscribed",
+    "Unsubscribe",
+    "Unsubscribed",
+    "Waiting",
+]
+
+PositionTuple = tuple[tuple[PubendId, Tick], ...]
+"""A position as it travels: up to which tick of each pubend."""
+
+
+# --- publishing ---------------------------------------------------------------------------------
+
+
+class OpenPubend(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Make a pubend at this broker, or find the one that is there."""
+
+    request: int
+    name: str
+    advertisement: str = "TRUE"
+    quality: Quality = Quality.GUARANTEED
+
+
+class PubendOpened(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The pubend is there, and on disk."""
+
+    request: int
+    pubend: PubendId
+
+
+class OpenPublisher(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Begin to publish under a name; older sessions of that name are fenced off (R28)."""
+
+    request: int
+    pubend: PubendId
+    publisher: str
+
+
+class PublisherOpened(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Publish on after this sequence; what was sent above it and not answered must be sent again."""
+
+    request: int
+    session: int
+    last_sequence: int
+
+
+class Publish(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Events with the sequences from ``first`` on (R27)."""
+
+    request: int
+    pubend: PubendId
+    publisher: str
+    session: int
+    first: int
+    events: tuple[tuple[dict[str, Value], bytes], ...]
+
+
+class Published(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """They are on disk, at these ticks."""
+
+    request: int
+    ticks: tuple[Tick, ...]
+
+
+# --- subscribing --------------------------------------------------------------------------------
+
+
+class Order(IntEnum):
+    """In which order events of several pubends come."""
+
+    PUBLISHER = 0
+    TOTAL = 1
+
+
+class BeginKind(IntEnum):
+    """Where a subscription begins."""
+
+    LATEST = 0
+    EARLIEST = 1
+    POSITION = 2
+    TIME = 3
+
+
+class Begin(msgspec.Struct, frozen=True, array_like=True):
+    """Where a subscription begins; ``clock`` is in microseconds."""
+
+    kind: BeginKind = BeginKind.LATEST
+    position: PositionTuple = ()
+    clock: int = 0
+
+
+class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Deliver what matches the filter. A durable one of that name goes on where it was (R46, R50)."""
+
+    request: int
+    subscription: str
+    filter: str
+    durable: bool = False
+    begin: Begin = Begin()
+    order: Order = Order.PUBLISHER
+    credit: int = 0
+    """How many events the client takes before it gives more credit."""
+    expiry_s: int = 604_800
+
+
+class Waiting(msgspec.Struct, frozen=True, array_like=True):
+    """A pubend on which a subscription has not started yet, and why."""
+
+    pubend: PubendId
+    reason: str
+
+
+class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Started: everything after the position comes. The pubends that still wait are named."""
+
+    request: int
+    position: PositionTuple
+    waiting: tuple[Waiting, ...] = ()
+
+
+class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A subscription has started on a pubend that it waited for."""
+
+    subscription: str
+    pubend: PubendId
+    after: Tick
+
+
+class Delivery(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Matching events, in order."""
+
+    subscription: str
+    events: tuple[tuple[PubendId, Publication], ...]
+
+
+class Gap(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The log no longer has these ticks: what they held for this subscription is not known."""
+
+    subscription: str
+    pubend: PubendId
+    low: Tick
+    high: Tick
+
+
+class Credit(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The client takes so many more events."""
+
+    subscription: str
+    events: int
+
+
+class Ack(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A durable subscription no longer needs what is up to the position."""
+
+    subscription: str
+    position: PositionTuple
+
+
+class SetFilter(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Change the filter: the old one holds up to a position, the new one after it (R47)."""
+
+    request: int
+    subscription: str
+    filter: str
+
+
+class FilterSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The position of the change."""
+
+    request: int
+    position: PositionTuple
+
+
+class Seek(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Go on from another place."""
+
+    request: int
+    subscription: str
+    begin: Begin
+
+
+class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """End a subscription, durable or not."""
+
+    request: int
+    subscription: str
+
+
+class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """It is gone, also from disk."""
+
+    request: int
+
+
+# --- reading a log ------------------------------------------------------------------------------
+
+
+class ReadLog(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Read what matches a filter between two ticks of a pubend."""
+
+    request: int
+    pubend: PubendId
+    filter: str
+    low: Tick
+    high: Tick
+
+
+class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What matches up to ``done``; ask on from there until it reaches what was asked for."""
+
+    request: int
+    publications: tuple[Publication, ...]
+    done: Tick
+    top: Tick
+    released: Tick
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A request cannot be done; nothing of it was."""
+
+    request: int
+    reason: str

@@ -1,0 +1,128 @@
+"""Messages of the overlay: sessions, signs of life, announcements of pubends, partitions."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+from gapless.core.ids import BrokerId, CellId, PubendId
+
+__all__ = [
+    "Announce",
+    "Heartbeat",
+    "Hello",
+    "Packet",
+    "PartitionInfo",
+    "PubendProperties",
+    "Quality",
+    "Relayed",
+    "Retire",
+    "SessionId",
+    "TableState",
+]
+
+
+class Quality(IntEnum):
+    """What a pubend promises; a property of the pubend, never of an event (R33)."""
+
+    GUARANTEED = 0
+    BEST_EFFORT = 1
+
+
+class SessionId(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
+    """One end of a session: the broker's life, and its how-manieth session with that peer."""
+
+    life: int
+    number: int
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Opens a session; each side sends it until it was answered (R1)."""
+
+    broker: BrokerId
+    cell: CellId
+    own: SessionId
+    heard: SessionId | None
+    """The peer's end, if a Hello of it was heard: then the session is open."""
+    protocol: int
+    topology_version: int
+
+
+class Packet(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What one step of a broker has to say to a peer, inside their session (R1)."""
+
+    sender: SessionId
+    receiver: SessionId
+    sequence: int
+    messages: tuple[Any, ...]
+
+
+class TableState(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Which version of a table its sender has, and a digest of that version (R19)."""
+
+    direction: str
+    version: int
+    digest: int
+
+
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A sign of life that says which sign of the peer was heard last (R1)."""
+
+    sequence: int
+    echo: int
+    clock: int
+    """The sender's wall clock, in microseconds; the median of all is the view of R27."""
+    links: tuple[tuple[BrokerId, tuple[BrokerId, ...]], ...] = ()
+    """Who hears whom directly, as far as the sender knows within the relay hops (R3)."""
+    tables: tuple[TableState, ...] = ()
+
+
+class Relayed(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Carries a packet of a session over other brokers, which only pass it on (R3)."""
+
+    route: tuple[BrokerId, ...]
+    index: int
+    session_number: int
+    sequence: int
+    inner: bytes
+
+
+class PubendProperties(msgspec.Struct, frozen=True, array_like=True):
+    """What all brokers must know of a pubend. An advertisement only ever widens."""
+
+    broker: BrokerId
+    cell: CellId
+    advertisement: str
+    """The canonical text of the filter that all its publications match."""
+    quality: Quality = Quality.GUARANTEED
+
+
+class Announce(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A pubend exists in the sender's direction (R4)."""
+
+    pubend: PubendId
+    version: int
+    properties: PubendProperties
+    path: tuple[CellId, ...]
+    """Cells towards the pubend, nearest to the sender first, at most Δ + 1."""
+    tombstone: bool = False
+
+
+class PartitionInfo(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Cells that a broker cannot reach; for people, no rule reads it (R12)."""
+
+    detector: BrokerId
+    counter: int
+    cells: tuple[CellId, ...]
+    formed: bool
+    hops_left: int
+
+
+class Retire(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A subscriber host will never return; flooded like an announcement (R26)."""
+
+    broker: BrokerId
+    cell: CellId
+    version: int

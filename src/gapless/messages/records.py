@@ -1,0 +1,222 @@
+"""What a broker keeps on disk, as records with a key, and the changes to them.
+
+A change is applied whole or not at all. A record replaces the one with its kind and key. Log rows
+are apart: they are appended, read by range, and trimmed from the low end.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from gapless.core.ids import Entry, Join, PubendId, ShbId, VirtualTime
+from gapless.core.ticks import Tick
+from gapless.messages.clients import PositionTuple
+from gapless.messages.overlay import PubendProperties
+from gapless.messages.requests import HoldId
+from gapless.messages.streams import Publication
+
+__all__ = [
+    "Append",
+    "Change",
+    "Erase",
+    "HoldRecord",
+    "JoinRecord",
+    "LifeRecord",
+    "LogRow",
+    "MemberRecord",
+    "PubendRecord",
+    "PublisherRecord",
+    "Record",
+    "RegimeRecord",
+    "SegmentRecord",
+    "Store",
+    "SubscriptionRecord",
+    "Trim",
+]
+
+
+class LifeRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The broker's life: grows with every start, whatever the clock says (A9)."""
+
+    life: int
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """There is one."""
+        return ("life",)
+
+
+class PubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A pubend that this broker hosts."""
+
+    pubend: PubendId
+    properties: PubendProperties
+    announcement_version: int
+    ceiling: Tick
+    """Silence may have been told up to here: no event may come below it after a crash (R29)."""
+    released: Tick
+    """What is not above this is no longer in the log (R56)."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One a pubend."""
+        return ("pubend", str(self.pubend))
+
+
+class RegimeRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A regime of a hosted pubend: its number means this vector for ever (R31)."""
+
+    pubend: PubendId
+    number: int
+    start: Tick
+    announcement_version: int
+    entries: tuple[tuple[ShbId, Entry], ...]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One a number."""
+        return ("regime", str(self.pubend), f"{self.number:020}")
+
+
+class MemberRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A subscriber host that wants a hosted pubend; the log is kept above its floor (R53)."""
+
+    pubend: PubendId
+    shb: ShbId
+    join: Join
+    time: VirtualTime
+    durable: bool
+    parked: bool
+    floor: Tick
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One a subscriber host."""
+        return self.key_of(self.pubend, self.shb)
+
+    @staticmethod
+    def key_of(pubend: PubendId, shb: ShbId) -> tuple[str, ...]:
+        """Return the key of a host's row."""
+        return ("member", str(pubend), str(shb))
+
+
+class HoldRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Part of a log that a catch-up still needs (R49)."""
+
+    pubend: PubendId
+    hold: HoldId
+    tick: Tick
+    refreshed: int
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One a subscription."""
+        return ("hold", str(self.pubend), str(self.hold.shb), self.hold.subscription)
+
+
+class PublisherRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """How far a publisher has come, so that a repeated publication is known again (R27)."""
+
+    pubend: PubendId
+    publisher: str
+    session: int
+    last_sequence: int
+    window: tuple[tuple[int, Tick], ...]
+    used: int
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One a publisher and pubend."""
+        return ("publisher", str(self.pubend), self.publisher)
+
+
+class JoinRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """This broker's stay with a pubend, as a host of subscribers (R43)."""
+
+    pubend: PubendId
+    join: Join
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One a pubend."""
+        return ("join", str(self.pubend))
+
+
+class SegmentRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A filter of a durable subscription, and up to where it governs each pubend (R47)."""
+
+    filter: str
+    time: VirtualTime
+    horizons: PositionTuple
+    ends: PositionTuple
+
+
+class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A durable subscription: what it asks for and how far its client has acknowledged (R50)."""
+
+    subscription: str
+    segments: tuple[SegmentRecord, ...]
+    acked: PositionTuple
+    base: PositionTuple
+    order: int
+    used: int
+    expiry_s: int
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One a subscription."""
+        return ("subscription", self.subscription)
+
+
+Record: TypeAlias = (
+    LifeRecord
+    | PubendRecord
+    | RegimeRecord
+    | MemberRecord
+    | HoldRecord
+    | PublisherRecord
+    | JoinRecord
+    | SubscriptionRecord
+)
+
+
+class LogRow(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A batch of publications, logged as one: nothing else was published from first to last."""
+
+    pubend: PubendId
+    first: Tick
+    last: Tick
+    regime: int
+    control_version: int
+    clock: int
+    publications: tuple[Publication, ...]
+
+
+class Store(msgspec.Struct, frozen=True):
+    """Write a record over the one with its key."""
+
+    record: Record
+
+
+class Erase(msgspec.Struct, frozen=True):
+    """Take the record with a key away."""
+
+    key: tuple[str, ...]
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Add a row at the end of a pubend's log."""
+
+    row: LogRow
+
+
+class Trim(msgspec.Struct, frozen=True):
+    """Take the rows away that end at or below a tick."""
+
+    pubend: PubendId
+    up_to: Tick
+
+
+Change: TypeAlias = Store | Erase | Append | Trim

@@ -1,0 +1,209 @@
+"""Messages of the streams: feeds, knowledge, curiosity, reports.
+
+An attach number names a feed within one session; so does a set number, and the fact that a regime
+was told. All three die with the session (R2).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+from gapless.content.values import Value
+from gapless.core.ids import CellId, Entry, Join, PubendId, ShbId, VirtualTime
+from gapless.core.ticks import Tick, TickRange
+
+__all__ = [
+    "AckExpected",
+    "Advance",
+    "Attach",
+    "AttachKind",
+    "Attached",
+    "Detach",
+    "Frame",
+    "Member",
+    "Nack",
+    "Piece",
+    "Publication",
+    "Regime",
+    "RegimeWant",
+    "Released",
+    "Report",
+    "SetDefine",
+    "SetForget",
+    "Silence",
+    "Unfed",
+    "UnfedReason",
+]
+
+
+class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A published event at its tick."""
+
+    tick: Tick
+    publisher: str
+    sequence: int
+    attributes: dict[str, Value]
+    payload: bytes
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """In the ticks from low to high exactly the publications are D, all others are F.
+
+    All its ticks have one regime and one control version, so it may be cut anywhere.
+    """
+
+    low: Tick
+    high: Tick
+    regime: int
+    control_version: int
+    publications: tuple[Publication, ...] = ()
+
+
+class AttachKind(IntEnum):
+    """What the receiver is to the feeder (R10)."""
+
+    LEAF = 0
+    CELL = 1
+    HOME = 2
+
+
+class Attach(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Feed me from now on (R8); repeated to keep the feed."""
+
+    pubend: PubendId
+    number: int
+    kind: AttachKind
+    receiver: str
+    """The receiver's cell, or for a leaf its ``broker@cell``."""
+    eager: bool = False
+    shape_versions: tuple[tuple[CellId, int], ...] = ()
+
+
+class Attached(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """You get every tick above ``at`` (R10)."""
+
+    pubend: PubendId
+    number: int
+    at: Tick
+    relayed: bool = False
+
+
+class UnfedReason(IntEnum):
+    """Why a broker does not feed another (R10)."""
+
+    NO_FEED = 0
+    NOT_NEARER = 1
+    LIMIT = 2
+    UNKNOWN_PUBEND = 3
+
+
+class Unfed(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """I cannot feed you now; you are kept as waiting unless you are not farther than I am."""
+
+    pubend: PubendId
+    number: int
+    reason: UnfedReason
+
+
+class Detach(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Stop feeding me."""
+
+    pubend: PubendId
+    number: int
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Knowledge with data; ``first`` unless it answers a nack (R35, R36)."""
+
+    pubend: PubendId
+    number: int
+    piece: Piece
+    first: bool = True
+
+
+class Silence(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Knowledge without data, of many pubends at once: (pubend, attach number, piece, first)."""
+
+    pieces: tuple[tuple[PubendId, int, Piece, bool], ...]
+
+
+class Regime(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What a regime number of a pubend means: from which tick on, which vector it serves (R31)."""
+
+    pubend: PubendId
+    number: int
+    start: Tick
+    announcement_version: int
+    base: int | None
+    """The regime that ``entries`` changes, or None if they are all."""
+    entries: tuple[tuple[ShbId, Entry], ...]
+    forgotten: tuple[ShbId, ...] = ()
+
+
+class RegimeWant(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Tell me this regime."""
+
+    pubend: PubendId
+    number: int
+
+
+class Nack(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """I am curious about these ticks (R37)."""
+
+    pubend: PubendId
+    ranges: tuple[TickRange, ...]
+
+
+class Released(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Ticks up to this one are no longer in the log; they are a gap, not silence (R37)."""
+
+    pubend: PubendId
+    up_to: Tick
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A subscriber host as a report names it."""
+
+    shb: ShbId
+    join: Join
+    durable: bool
+    time: VirtualTime
+    """Its virtual time: if no table brings that to the pubend, the report does (R31)."""
+
+
+class SetDefine(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Names a set of members within this session."""
+
+    number: int
+    members: tuple[Member, ...]
+
+
+class SetForget(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The set's number will be used for another."""
+
+    number: int
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Every member of the set wants these pubends and no longer needs ticks up to these (R52)."""
+
+    set_number: int
+    acknowledged: tuple[tuple[PubendId, Tick], ...]
+
+
+class AckExpected(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Whoever has not acknowledged up to this tick: look for your gaps (R57)."""
+
+    pubend: PubendId
+    tick: Tick
+    pressure: bool = False
+    """The log is over its limit: let lagging subscriptions go (R58)."""
+
+
+class Advance(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Somebody waits in total order: promise silence up to this tick (R51)."""
+
+    pubend: PubendId
+    tick: Tick

@@ -1,0 +1,15 @@
+"""Overlay: the tree of cells, who can be talked to in it, and where each pubend lies.
+
+Theory of operation
+-------------------
+Cells form a tree; each broker knows the part of it within Δ (:mod:`.neighbourhood`). With every
+broker in that part it tries to have a session (:mod:`.sessions`). Over sessions pubends are
+announced (:mod:`.announcements`): a broker learns that a pubend exists, in which direction it
+lies, and through which cells, so that it can ask a feeder nearer to the pubend for its stream.
+
+Invariants: no message of a dead session or an older life changes state (I12); the direction of a
+pubend is a neighbour cell nearer to its home, so feeds that follow directions approach the
+pubend's broker and make no cycle (I11).
+
+The papers: link bundles and cells are GD 3, the neighbourhood of Δ = δ + 1 is PT III.
+"""

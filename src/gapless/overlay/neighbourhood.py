@@ -1,0 +1,159 @@
+"""What a broker knows of the tree: the cells within Δ of its own, their brokers and edges.
+
+No broker needs the whole tree. The neighbourhood is durable and versioned; it changes only by the
+reshape operations, in one step each (R13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import msgspec
+
+from gapless.core.errors import UsageError
+from gapless.core.ids import BrokerId, CellId
+
+__all__ = ["CellInfo", "Neighbourhood", "Topology"]
+
+
+class CellInfo(msgspec.Struct, frozen=True):
+    """A cell: its brokers, and the cells it has an edge to."""
+
+    name: CellId
+    brokers: tuple[BrokerId, ...]
+    neighbours: tuple[CellId, ...]
+
+
+class Topology(msgspec.Struct, frozen=True):
+    """A whole tree of cells, as an operator writes it down.
+
+    >>> tree = Topology.of({"a": ["a1"], "b": ["b1", "b2"], "c": ["c1"]}, [("a", "b"), ("b", "c")])
+    >>> tree.neighbourhood("a", reach=1).brokers("b")
+    ('b1', 'b2')
+    """
+
+    cells: tuple[CellInfo, ...]
+
+    @classmethod
+    def of(
+        cls,
+        brokers: dict[CellId, list[BrokerId]],
+        edges: Iterable[tuple[CellId, CellId]],
+    ) -> Topology:
+        """Put a tree together; refuse what is none."""
+        links: dict[CellId, list[CellId]] = {cell: [] for cell in brokers}
+        count = 0
+        for left, right in edges:
+            for cell in (left, right):
+                if cell not in links:
+                    raise UsageError(f"the edge {left} - {right} names {cell}, which is no cell")
+            links[left].append(right)
+            links[right].append(left)
+            count += 1
+        _check_brokers(brokers)
+        topology = cls(
+            tuple(
+                CellInfo(cell, tuple(sorted(brokers[cell])), tuple(sorted(links[cell])))
+                for cell in sorted(brokers)
+            )
+        )
+        reached = topology.neighbourhood(min(brokers), reach=len(brokers)).cells if brokers else ()
+        if len(reached) < len(brokers):
+            missing = sorted(set(brokers) - {cell.name for cell in reached})
+            raise UsageError(f"the cells are not connected: no way to {', '.join(missing)}")
+        if count != len(brokers) - 1:
+            raise UsageError(
+                f"{len(brokers)} cells with {count} edges are no tree: take out a cycle"
+            )
+        return topology
+
+    def neighbourhood(self, cell: CellId, reach: int, version: int = 1) -> Neighbourhood:
+        """Return what a broker of the cell stores."""
+        by_name = {each.name: each for each in self.cells}
+        order, distance = [cell], {cell: 0}
+        for name in order:
+            if distance[name] < reach:
+                for neighbour in by_name[name].neighbours:
+                    if neighbour not in distance:
+                        distance[neighbour] = distance[name] + 1
+                        order.append(neighbour)
+        return Neighbourhood(cell, version, tuple(by_name[name] for name in order))
+
+
+class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
+    """The cells within Δ of a broker's own, nearest first."""
+
+    own: CellId
+    version: int
+    cells: tuple[CellInfo, ...]
+
+    def __contains__(self, cell: CellId) -> bool:
+        return cell in self._paths
+
+    @property
+    def neighbours(self) -> tuple[CellId, ...]:
+        """The cells that the own cell has an edge to."""
+        return self.cells[0].neighbours
+
+    @property
+    def peers(self) -> tuple[BrokerId, ...]:
+        """The brokers of the own cell."""
+        return self.cells[0].brokers
+
+    def brokers(self, cell: CellId) -> tuple[BrokerId, ...]:
+        """Return the brokers of a cell that is in the neighbourhood."""
+        return self._by_name[cell].brokers
+
+    def all_brokers(self) -> tuple[BrokerId, ...]:
+        """Return every broker of the neighbourhood, nearest cells first."""
+        return tuple(broker for cell in self.cells for broker in cell.brokers)
+
+    def cell_of(self, broker: BrokerId) -> CellId | None:
+        """Return the cell of a broker, or None if it is not in the neighbourhood."""
+        return self._cell_by_broker.get(broker)
+
+    def path(self, cell: CellId) -> tuple[CellId, ...]:
+        """Return the cells on the way to a cell: without the own one, with that cell."""
+        return self._paths[cell]
+
+    def direction(self, cell: CellId) -> CellId | None:
+        """Return the neighbour cell on the way; None for the own cell and for cells too far off."""
+        path = self._paths.get(cell)
+        return path[0] if path else None
+
+    def distance(self, cell: CellId) -> int:
+        """Return how many edges away a cell is."""
+        return len(self._paths[cell])
+
+    def lies_beyond(self, cell: CellId, other: CellId) -> bool:
+        """Say whether ``cell`` is reached through ``other`` (or is it)."""
+        return other == self.own or other in self._paths.get(cell, ())
+
+    @cached_property
+    def _by_name(self) -> dict[CellId, CellInfo]:
+        return {cell.name: cell for cell in self.cells}
+
+    @cached_property
+    def _cell_by_broker(self) -> dict[BrokerId, CellId]:
+        return {broker: cell.name for cell in self.cells for broker in cell.brokers}
+
+    @cached_property
+    def _paths(self) -> dict[CellId, tuple[CellId, ...]]:
+        paths: dict[CellId, tuple[CellId, ...]] = {self.own: ()}
+        for cell in self.cells:  # nearest first, so the way to a cell is there before it is needed
+            for neighbour in cell.neighbours:
+                if neighbour in self._by_name and neighbour not in paths:
+                    paths[neighbour] = (*paths[cell.name], neighbour)
+        return paths
+
+
+def _check_brokers(brokers: dict[CellId, list[BrokerId]]) -> None:
+    homes: dict[BrokerId, CellId] = {}
+    for cell, names in brokers.items():
+        if not names:
+            raise UsageError(f"the cell {cell} has no broker; give it one or take it out")
+        for name in names:
+            if name in homes:
+                raise UsageError(f"the broker {name} stands in {homes[name]} and in {cell}")
+            homes[name] = cell

@@ -1,0 +1,135 @@
+"""A few brokers that have an overlay room only, and links between them that a test controls.
+
+Time moves in steps of a millisecond. A link carries packets in order after a delay; a test cuts it
+in one direction or both, drops packets in the middle, or restarts a broker with a new life.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from gapless.core.ids import BrokerId, CellId
+from gapless.core.machine import Context, Identity, Send
+from gapless.core.parameters import DEFAULTS, Parameters, us
+from gapless.messages.overlay import Announce, TableState
+from gapless.overlay.announcements import Announcements
+from gapless.overlay.neighbourhood import Topology
+from gapless.overlay.sessions import Sessions
+
+DELAY_US = us(ms=2)
+
+
+class Node:
+    """A broker with sessions and announcements; notes what it hears."""
+
+    def __init__(
+        self, topology: Topology, broker: BrokerId, cell: CellId, life: int, parameters: Parameters
+    ) -> None:
+        self.context = Context(Identity(broker, cell, life), parameters)
+        neighbourhood = topology.neighbourhood(cell, parameters.reach)
+        self.sessions = Sessions(self.context, neighbourhood, self)
+        self.announcements = Announcements(self.context, neighbourhood, self.sessions)
+        self.neighbourhood = neighbourhood
+        self.opened: list[BrokerId] = []
+        self.closed: list[BrokerId] = []
+        self.heard: list[tuple[BrokerId, Any]] = []
+
+    def session_opened(self, peer: BrokerId, cell: CellId) -> None:
+        self.opened.append(peer)
+        self.announcements.session_opened(peer, cell)
+
+    def session_closed(self, peer: BrokerId) -> None:
+        self.closed.append(peer)
+
+    def received(self, peer: BrokerId, message: Any) -> None:
+        if isinstance(message, Announce):
+            cell = self.neighbourhood.cell_of(peer)
+            assert cell is not None
+            self.announcements.received(cell, message)
+        else:
+            self.heard.append((peer, message))
+
+    def table_states(self, peer: BrokerId) -> tuple[TableState, ...]:  # noqa: ARG002
+        return ()
+
+    def tables_heard(
+        self,
+        peer: BrokerId,  # noqa: ARG002
+        states: tuple[TableState, ...],
+    ) -> None:
+        assert states == ()
+
+
+class SmallWorld:
+    """The nodes, what is under way between them, and the time."""
+
+    def __init__(self, topology: Topology, parameters: Parameters = DEFAULTS) -> None:
+        self.topology = topology
+        self.parameters = parameters
+        self.now = 0
+        self.nodes: dict[BrokerId, Node] = {}
+        self.flying: list[tuple[int, BrokerId, BrokerId, Any]] = []
+        self.cuts: set[tuple[BrokerId, BrokerId]] = set()
+        self.sent: list[tuple[BrokerId, BrokerId, Any]] = []
+        for cell in topology.cells:
+            for broker in cell.brokers:
+                self.start(broker, cell.name, life=1)
+
+    def start(self, broker: BrokerId, cell: CellId, life: int) -> Node:
+        """Start a broker, or start it again with nothing but a new life."""
+        node = Node(self.topology, broker, cell, life, self.parameters)
+        node.context.now = self.now
+        self.nodes[broker] = node
+        for peer in node.neighbourhood.all_brokers():
+            if peer != broker:
+                node.sessions.link_up(peer)
+        self._collect(node)
+        return node
+
+    def cut(self, source: BrokerId, target: BrokerId) -> None:
+        """Let nothing through from source to target any more."""
+        self.cuts.add((source, target))
+
+    def heal(self, source: BrokerId, target: BrokerId) -> None:
+        """Let packets through again."""
+        self.cuts.discard((source, target))
+
+    def lose_packets(self) -> None:
+        """Lose everything that is under way."""
+        self.flying.clear()
+
+    def run(self, ms: int) -> None:
+        """Let time pass."""
+        for _ in range(ms):
+            self.now += us(ms=1)
+            due = [each for each in self.flying if each[0] <= self.now]
+            self.flying = [each for each in self.flying if each[0] > self.now]
+            for _, source, target, packet in due:
+                if (source, target) not in self.cuts and target in self.nodes:
+                    node = self._at_now(target)
+                    node.sessions.received(source, packet)
+                    self._collect(node)
+            for broker in list(self.nodes):
+                node = self._at_now(broker)
+                node.context.run_timers()
+                self._collect(node)
+
+    def _at_now(self, broker: BrokerId) -> Node:
+        node = self.nodes[broker]
+        node.context.now = node.context.clock = self.now
+        return node
+
+    def _collect(self, node: Node) -> None:
+        node.sessions.flush()
+        source = node.context.identity.broker
+        for effect in node.context.effects:
+            assert isinstance(effect, Send)
+            self.sent.append((source, effect.peer, effect.packet))
+            self.flying.append((self.now + DELAY_US, source, effect.peer, effect.packet))
+        node.context.effects.clear()
+
+
+def line(*cells: CellId) -> Topology:
+    """Return a line of cells of one broker each, named as their cells."""
+    return Topology.of({cell: [cell] for cell in cells}, itertools.pairwise(cells))
