@@ -7,7 +7,7 @@ SHELL := /bin/bash
 VENV := .venv
 PYTHON_BIN := $(VENV)/bin/python
 READY := $(VENV)/.ready
-KERNEL_SOURCES := $(foreach kind,pyx pxd h,$(wildcard src/gapless/content/matching/*.$(kind)))
+KERNEL_SOURCES := $(foreach kind,pyx pxi h,$(wildcard src/gapless/content/matching/*.$(kind)))
 
 WORKERS ?= 2
 CASES ?= 200000

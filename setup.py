@@ -51,7 +51,7 @@ def kernel_extensions() -> list[Extension]:
         KERNEL,
         [str(KERNEL_SOURCE)],
         include_dirs=[str(KERNEL_FOLDER)],
-        depends=[str(header) for header in sorted(KERNEL_FOLDER.glob("*.h"))],
+        depends=[str(part) for part in sorted(KERNEL_FOLDER.glob("_kernel*.[hp]*"))],
         # No -march=native: a built package runs on every machine of its architecture.
         extra_compile_args=["-O3"],
         optional=True,

@@ -107,6 +107,9 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "core": ("msgspec",),
     "content": ("msgspec", "numpy"),
     "messages": ("msgspec",),
+    "overlay": ("msgspec",),
+    "propagation": ("msgspec",),
+    "delivery": ("msgspec",),
 }
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless import Filter
-from gapless.content import merging, spans
+from gapless.content import spans
 from gapless.content.conjunction import EVERYTHING, Conjunction
 from gapless.content.like import Pattern
 from gapless.content.matching import COMPILED, kernel
@@ -27,6 +27,7 @@ from gapless.content.valueset import (
     one_of,
     texts_like,
 )
+from gapless.content.widening import Merger
 from gapless.core.errors import UsageError
 
 VALUES: tuple[Value | None, ...] = (
@@ -233,7 +234,7 @@ def test_many_conjunctions_keep_a_small_budget(budget: int) -> None:
 
 def test_the_pairs_that_are_looked_at_grow_with_the_number_not_its_square() -> None:
     for count in (200, 800):
-        merger = merging._Merger(quotes(random.Random(2), count))
+        merger = Merger(quotes(random.Random(2), count))
         merger.run(5)
         assert len(merger._looked) < 30 * count
 

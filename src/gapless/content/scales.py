@@ -6,9 +6,10 @@ set is then a flat tuple of ranks that begin and end its intervals, in turn, and
 over small ints.
 
 How wide a set is depends on the events, which nobody knows here. The filters are taken as the
-best guess: where many of them begin and end many events are expected. So each interval leaves a
-mark at its beginning and one at its end (a single point leaves one), and a set is as wide as the
-share of all marks that lie in it.
+best guess. What many of them ask for many events are expected to have: the share of filters that
+ask for the subject stands for the share of events that have it. And where many of them begin and
+end many values are expected: each interval leaves a mark at its beginning and one at its end (a
+single point leaves one), and a set holds the share of values that it holds of the marks.
 """
 
 from __future__ import annotations
@@ -34,15 +35,17 @@ _FLAGS: Final = 4
 _GAP_WEIGHT: Final = 0.02
 """What marks in the gaps of a set count. Gaps are closed when there are too many of them, so of
 two sets that hold as much the one with less between its ends is better."""
+_PRESENT_MOST: Final = 0.98
+"""Of a subject that all filters ask for, the share of events that are taken to have it."""
 _CHARACTERS: Final = 0x110000
 
 
 class Scale:
     """The cuts of all sets of one subject in order, and the marks they leave."""
 
-    __slots__ = ("_before", "_flags", "_line", "_rank", "_texts")
+    __slots__ = ("_before", "_flags", "_line", "_missing", "_present", "_rank", "_texts")
 
-    def __init__(self, sets: Sequence[ValueSet]) -> None:
+    def __init__(self, sets: Sequence[ValueSet], share: float = 1.0) -> None:
         numbers = sorted({cut for one in sets for cut in one.numbers})
         texts = sorted({cut for one in sets for cut in one.texts})
         self._line: list[Cut] = numbers + texts
@@ -50,9 +53,12 @@ class Scale:
         self._flags = len(self._line)
         # a text never equals a number, so one table serves both
         self._rank = {cut: rank for rank, cut in enumerate(self._line)}
+        self._missing = self._flags + 2 * (_FLAGS - 1)
         marks = Counter(mark for one in sets for mark in self._marks(one))
-        size = self._flags + 2 * _FLAGS
-        self._before = list(accumulate((marks[rank] for rank in range(size)), initial=0))
+        marks[self._missing] = 0  # how many events lack the subject its share tells
+        marked = [marks[rank] for rank in range(self._missing + 2)]
+        self._before = list(accumulate(marked, initial=0))
+        self._present = _PRESENT_MOST * share
 
     def encode(self, one: ValueSet) -> Ranks:
         """Return a set as ranks; its patterns are left out."""
@@ -72,25 +78,28 @@ class Scale:
         return ValueSet(numbers, texts, (0 in flags) | (1 in flags) << 1, 3 in flags, 2 in flags)
 
     def width(self, ranks: Ranks) -> float:
-        """Return the share of all marks that lie in the set, and a little of those in its gaps."""
+        """Return the share of events in the set, with a little of what lies in its gaps."""
         before = self._before
         within = before[ranks[-1]] - before[ranks[0]]
-        if len(ranks) == 2:
-            return within / before[-1]
         gaps = 0
         for at in range(1, len(ranks) - 1, 2):
             gaps += before[ranks[at + 1]] - before[ranks[at]]
-        return (within - gaps * (1 - _GAP_WEIGHT)) / before[-1]
+        width = self._valued(within, gaps)
+        return width + 1 - self._present if ranks[-2] == self._missing else width
 
     def joint_width(self, left: Ranks, right: Ranks) -> float:
         """Return the width of the hull of two sets."""
-        if len(left) > 2 or len(right) > 2:
+        if len(left) > 2 or len(right) > 2 or max(left[0], right[0]) == self._missing:
             return self.width(self.hull(left, right))
         before = self._before
-        (first_low, first_high), (second_low, second_high) = sorted((left, right))
-        within = before[max(first_high, second_high)] - before[first_low]
-        gap = before[second_low] - before[first_high] if first_high < second_low else 0
-        return (within - gap * (1 - _GAP_WEIGHT)) / before[-1]
+        (low, high), (other_low, other_high) = (left, right) if left <= right else (right, left)
+        within = before[max(high, other_high)] - before[low]
+        return self._valued(within, before[other_low] - before[high] if high < other_low else 0)
+
+    def _valued(self, within: int, gaps: int) -> float:
+        """Return the share of events with a value among so many marks, less those in gaps."""
+        marks = self._before[-1]
+        return self._present * (within - gaps * (1 - _GAP_WEIGHT)) / marks if marks else 0.0
 
     def is_point(self, ranks: Ranks) -> bool:
         """Say whether the set has one value."""

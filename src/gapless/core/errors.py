@@ -8,6 +8,7 @@
         │   ├── FilterSyntaxError     the text is not a filter; has .position
         │   ├── FilterTypeError       (also a TypeError) not a text, value or operand of a filter
         │   └── FilterLimitError      the filter is larger than a limit allows
+        ├── IndexBusyError        (also a RuntimeError) an index is used inside its own search
         └── AttributeValueError   (also a TypeError) an attribute is not a value
 
 An error says what was wrong and what to do about it.
@@ -22,6 +23,7 @@ __all__ = [
     "FilterSyntaxError",
     "FilterTypeError",
     "GaplessError",
+    "IndexBusyError",
     "UsageError",
 ]
 
@@ -89,6 +91,16 @@ class FilterLimitError(FilterError):
 
     def __str__(self) -> str:
         return f"{self.problem} (limit {self.limit} = {self.allowed:,})"
+
+
+class IndexBusyError(UsageError, RuntimeError):
+    """An index was used while it was being searched: from another thread, or from a callback."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the index is being searched; it is for one thread at a time, and a search must not "
+            "use it again (not even from a weak reference's callback or a key's __hash__)"
+        )
 
 
 class AttributeValueError(UsageError, TypeError):

@@ -47,6 +47,10 @@ __all__ = [
 ]
 
 
+_TIMERS_CROWDED = 1_024
+"""Timers from which on cancelled ones are looked for."""
+
+
 class Moment(NamedTuple):
     """When a step happens, in microseconds: a clock that never goes back, and the wall clock."""
 
@@ -109,7 +113,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A write, and all before it, is on disk."""
+    """A write is on disk. Writes become durable, and are reported, in the order of asking."""
 
     ticket: int
 
@@ -185,7 +189,7 @@ class Timer:
         self.action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
-        """Let it not happen."""
+        """Let it not happen. It leaves the queue when its time comes, or when many have gathered."""
         self.action = None
 
 
@@ -201,6 +205,7 @@ class Context:
         self.marks: dict[str, int] = {}
         """Rare branches that were taken, counted (the simulator reports those that never are)."""
         self._timers: list[tuple[int, int, Timer]] = []
+        self._crowded = _TIMERS_CROWDED
         self._order = 0
         self._ticket = 0
         self._waiting: dict[int, Callable[..., None]] = {}
@@ -244,10 +249,19 @@ class Context:
 
     def after(self, delay_us: int, action: Callable[[], None]) -> Timer:
         """Call back after a delay."""
+        assert delay_us > 0, "a call without delay could come back for ever"
         timer = Timer(self.now + delay_us, action)
         self._order += 1
         heapq.heappush(self._timers, (timer.at, self._order, timer))
+        if len(self._timers) > self._crowded:
+            self._drop_cancelled()
         return timer
+
+    def _drop_cancelled(self) -> None:
+        """Take cancelled timers out, so that those set again and again do not pile up."""
+        self._timers = [entry for entry in self._timers if entry[2].action is not None]
+        heapq.heapify(self._timers)
+        self._crowded = max(_TIMERS_CROWDED, 2 * len(self._timers))
 
     def next_timer(self) -> int | None:
         """Return when the next call is due, or None."""

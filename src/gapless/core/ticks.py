@@ -88,7 +88,7 @@ class RangeSet:
         """Take the ticks from ``low`` to ``high`` out."""
         first = bisect_left(self._highs, low)
         last = bisect_right(self._lows, high)
-        if first >= last:
+        if first >= last or low > high:
             return
         lows, highs = [], []
         if self._lows[first] < low:
@@ -107,6 +107,8 @@ class RangeSet:
 
     def within(self, low: Tick, high: Tick) -> list[TickRange]:
         """Return the parts of the set between ``low`` and ``high``."""
+        if low > high:
+            return []
         first = bisect_left(self._highs, low)
         last = bisect_right(self._lows, high)
         return [

@@ -8,6 +8,7 @@ import pytest
 
 from gapless import Filter
 from gapless.content.conjunction import Conjunction
+from gapless.content.matching import CoveringForest
 from gapless.content.matching.plan import Access, AccessKind, Planner, encode_number
 from tests.content.matching import samples
 
@@ -56,7 +57,8 @@ def test_the_way_in_is_the_most_selective_condition_that_a_hash_can_answer(
 def test_of_two_equalities_the_one_compared_with_more_values_leads_in() -> None:
     planner = Planner()
     for number in range(50):
-        access(f"exchange = 'N{number % 3}' AND symbol = 'S{number}'", planner)
+        text = f"exchange = 'N{number % 3}' AND symbol = 'S{number}'"
+        planner.added(planner.plan(conjunction(text)))
     assert access("exchange = 'N1' AND symbol = 'S7'", planner).attribute == "symbol"
 
 
@@ -85,3 +87,20 @@ def test_equal_conjunctions_have_one_identity_and_others_have_another() -> None:
 def test_an_open_interval_between_two_neighbouring_integers_is_no_point() -> None:
     # low and high coincide half a step beside 2**53, where no number is
     assert access("a > 9007199254740992 AND a < 9007199254740993").kind is AccessKind.PRESENT
+
+
+def test_planning_alone_leaves_nothing_behind() -> None:
+    # the forest plans conjunctions that it only looks up
+    planner = Planner()
+    for number in range(100):
+        planner.plan(conjunction(f"x{number} = 1 AND y{number} = 2 AND z{number} > 3"))
+    assert not any(vars(planner).values())
+
+
+def test_what_was_stored_and_removed_is_forgotten() -> None:
+    forest = CoveringForest()
+    for number in range(100):
+        each = conjunction(f"x{number} = 1 AND y{number} = 2 AND z{number} > 3")
+        forest.insert(each)
+        forest.remove(each)
+    assert not any(vars(forest._planner).values())

@@ -9,20 +9,22 @@ bucket bounds of a group are drawn anew when it has grown eightfold.
 """
 
 from cpython.dict cimport PyDict_Next
-from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
+from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check, PyFloat_CheckExact
 from cpython.bool cimport PyBool_Check
 from cpython.list cimport PyList_GET_ITEM
-from cpython.long cimport PyLong_Check
+from cpython.long cimport PyLong_CheckExact
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject, PyObject_Hash
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from cpython.unicode cimport PyUnicode_Check
+from cpython.unicode cimport PyUnicode_Check, PyUnicode_CheckExact
 from libc.math cimport NAN
 from libc.stdint cimport int16_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from gapless.content.matching.events import plain_event
 from gapless.content.matching.owners import NO_KEYS, Memo, Owners
 from gapless.content.values import check_value
+from gapless.core.errors import IndexBusyError
 
 
 cdef extern from "Python.h":
@@ -74,6 +76,7 @@ ctypedef struct rule_t:
 cdef enum:
     SMALL = 16  # slots that are verified one by one
     RESLICE_FACTOR = 8
+    COLUMN_SHARE = 16  # an attribute has rows if one in so many slots of a group asks for it
     SAMPLE = 2048  # ends that bounds are drawn from
     PENDING = 64  # slots that wait for their memory before they are verified
     EQUAL = 0

@@ -13,6 +13,7 @@ cdef class Engine(Search):
         return self.related(plan, False)
 
     cdef list related(self, plan, bint wider):
+        self.check_idle()
         known = [(name, alternatives) for name, alternatives in plan.ranges
                  if name in self.attributes]
         if not wider and len(known) < len(plan.ranges):
@@ -166,10 +167,12 @@ cdef class Engine(Search):
         while ranges < end:
             if group.attribute != ranges.attribute or group.kind not in (EQUAL, PREFIX):
                 column = group.column(ranges.attribute)
-                if column == NULL:
-                    return -1
-                rows = ~allowed_rows(ranges, <Bounds>column.bounds) & column.ever_allowed
-                count = self.gather(column, group.words, rows, True, count)
+                if column != NULL:
+                    rows = ~allowed_rows(ranges, <Bounds>column.bounds) & column.ever_allowed
+                    count = self.gather(column, group.words, rows, True, count)
+                elif (group.attribute != ranges.attribute or group.kind == ALWAYS) and (
+                        group not in (<Attribute>self.by_number[ranges.attribute]).users):
+                    return -1  # nobody here asks for it
             # else: what the key implies has no rows
             ranges = next_attribute(ranges)
         return count

@@ -192,6 +192,7 @@ cdef class Attribute:
     cdef dict equal  # value -> Group; 1 and 1.0 are one key, bools are kept apart
     cdef dict prefixes
     cdef tuple lengths
+    cdef dict length_counts  # of the prefixes
     cdef Group when_true, when_false, present
     cdef Bounds bounds
     cdef uint32_t bounds_from
@@ -203,4 +204,5 @@ cdef class Attribute:
         self.equal = {}
         self.prefixes = {}
         self.lengths = ()
+        self.length_counts = {}
         self.users = {}

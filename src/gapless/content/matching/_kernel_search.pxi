@@ -8,9 +8,12 @@ cdef class Search(Store):
 
     def match(self, attributes):
         """Return the keys whose filter the event matches."""
-        self.routing = False
-        self.run(attributes)
-        return self.keys()
+        self.begin(False)
+        try:
+            self.run(attributes)
+            return self.keys()
+        finally:
+            self.busy = False
 
     def match_batch(self, events):
         """Return the keys for each event."""
@@ -18,56 +21,91 @@ cdef class Search(Store):
 
     def route(self, attributes):
         """Return the mask of the links that want the event, and the local keys."""
-        cdef size_t word
-        self.routing = True
-        if self.mask_words:
-            memset(self.hit_mask, 0, self.mask_words * sizeof(uint64_t))
-        self.run(attributes)
-        if self.mask_words <= 1:
-            mask = self.hit_mask[0] if self.mask_words else 0
-        else:
-            mask = int.from_bytes(
-                (<char *>self.hit_mask)[: self.mask_words * sizeof(uint64_t)], "little")
-        return mask, self.keys()
+        self.begin(True)
+        try:
+            if self.mask_words:
+                memset(self.hit_mask, 0, self.mask_words * sizeof(uint64_t))
+            self.run(attributes)
+            if self.mask_words <= 1:
+                mask = self.hit_mask[0] if self.mask_words else 0
+            else:
+                mask = int.from_bytes(
+                    (<char *>self.hit_mask)[: self.mask_words * sizeof(uint64_t)], "little")
+            return mask, self.keys()
+        finally:
+            self.busy = False
 
     def find(self, attributes):
         """Return the slots that the event matches, in order."""
-        self.routing = False
-        self.run(attributes)
-        return sorted([self.hits[i] for i in range(self.hit_count)])
+        self.begin(False)
+        try:
+            self.run(attributes)
+            return sorted([self.hits[i] for i in range(self.hit_count)])
+        finally:
+            self.busy = False
+
+    cdef int begin(self, bint routing) except -1:
+        """Begin a search; what it uses belongs to it until it ends."""
+        self.check_idle()
+        self.busy = True
+        self.routing = routing
+        return 0
 
     cdef int run(self, attributes) except -1:
-        """Put the event into the value array, visit the groups it leads to, clean up."""
+        """Put the event into the value array, visit the groups it leads to, clean up.
+
+        The fast path is for dicts of plain values. It holds a reference to each value it looks at,
+        so that nothing is freed under it, and runs no code of the caller's: a subclass of `str` with
+        a `__hash__` of its own, say, goes the slow way, as a plain copy.
+        """
         cdef Py_ssize_t place = 0
         cdef PyObject *name
         cdef PyObject *value
         cdef PyObject *found
         cdef uint32_t touched = 0, i
-        cdef dict event = attributes if type(attributes) is dict else dict(attributes)
+        cdef dict event = attributes if type(attributes) is dict else plain_event(attributes)
         self.hit_count = 0
         self.complete = False
         self.epoch += 1
         try:
             while PyDict_Next(event, &place, &name, &value):
+                if not is_plain(name, value):
+                    break
+                if value == <PyObject *>None:
+                    continue
                 found = PyDict_GetItemWithError(self.attributes, <object>name)
-                if found != NULL and <object>value is not None:
+                if found != NULL:
                     self.touched[touched] = (<Attribute>found).number
                     touched += 1
+                    Py_INCREF(<object>value)
                     self.take_value((<Attribute>found), <object>value)
-            for i in range(touched):
-                self.visit(<Attribute>PyList_GET_ITEM(self.by_number, self.touched[i]), event)
-            if self.always is not None:
-                self.scan(self.always, event)
+            else:
+                for i in range(touched):
+                    self.visit(<Attribute>PyList_GET_ITEM(self.by_number, self.touched[i]), event)
+                if self.always is not None:
+                    self.scan(self.always, event)
+                return 0
         finally:
             for i in range(touched):
                 self.values[self.touched[i]].kind = MISSING
-        return 0
+                Py_DECREF(<object>self.values[self.touched[i]].object)
+        return self.run_copy(event)
+
+    cdef int run_copy(self, dict event) except -1:
+        """Search a plain copy of an event; what is still odd in it no attribute can hold."""
+        cdef dict plain = plain_event(event)
+        for name, value in list(plain.items()):
+            if not is_plain(<PyObject *>name, <PyObject *>value):
+                if name in self.attributes:
+                    check_value(name, value)
+                del plain[name]
+        return self.run(plain)
 
     cdef int take_value(self, Attribute attribute, value) except -1:
         cdef value_t *target = &self.values[attribute.number]
         cdef int overflow = 0
         cdef long long whole
-        target.object = <PyObject *>value
+        target.object = <PyObject *>value  # held by run() until the search is over
         target.step = 0
         if PyFloat_Check(value):
             target.number = PyFloat_AS_DOUBLE(value)
@@ -76,7 +114,7 @@ cdef class Search(Store):
             target.kind = TEXT
         elif PyBool_Check(value):
             target.kind = TRUE_ if value is True else FALSE_
-        elif PyLong_Check(value):
+        else:
             whole = PyLong_AsLongLongAndOverflow(value, &overflow)
             if overflow:
                 check_value(attribute.name, value)
@@ -84,8 +122,6 @@ cdef class Search(Store):
             target.number = <double>whole
             if whole > 9007199254740992 or whole < -9007199254740992:
                 target.step = lost_in_rounding(whole)
-        else:
-            check_value(attribute.name, value)
         return 0
 
     cdef int visit(self, Attribute attribute, dict event) except -1:
@@ -121,6 +157,8 @@ cdef class Search(Store):
         cdef size_t at = 0, word, words, top_words = (group.top + 63) >> 6
         cdef int row_count = 0, pending = 0
         cdef column_t *column
+        if group.top == 0:
+            return 0
         if not group.sliced:
             self.consider_word(group.slots, group.live[0], event)
             return 0
@@ -201,6 +239,7 @@ cdef class Search(Store):
 
     def own(self, uint32_t slot, key):
         """Make `key` an owner of the slot."""
+        self.check_slot(slot)
         held = self.owners[slot]
         if held is None:
             self.owners[slot] = key if type(key) is not Owners and key is not None else Owners(key)
@@ -213,6 +252,7 @@ cdef class Search(Store):
 
     def disown(self, uint32_t slot, key):
         """Take `key` off the slot's owners."""
+        self.check_slot(slot)
         held = self.owners[slot]
         if type(held) is Owners:
             held.discard(key)
@@ -250,6 +290,7 @@ cdef class Search(Store):
 
     def set_links(self, uint32_t slot, mask):
         """Say which links want what the slot matches (a bit a link)."""
+        self.check_slot(slot)
         cdef size_t words = (mask.bit_length() + 63) >> 6
         cdef size_t word
         if words > self.mask_words:
@@ -259,6 +300,7 @@ cdef class Search(Store):
 
     def set_all_links(self, mask):
         """Say which links there are: when all of them were hit a search without local owners ends."""
+        self.check_idle()
         cdef size_t words = (mask.bit_length() + 63) >> 6
         cdef size_t word
         if words > self.mask_words:
@@ -271,7 +313,7 @@ cdef class Search(Store):
             NULL, (self.slot_capacity * words + 1) * sizeof(uint64_t))
         cdef uint32_t slot
         memset(masks, 0, (self.slot_capacity * words + 1) * sizeof(uint64_t))
-        for slot in range(self.slot_top):
+        for slot in range(self.slot_top if self.masks != NULL else 0):
             memcpy(masks + slot * words, self.masks + slot * self.mask_words,
                    self.mask_words * sizeof(uint64_t))
         PyMem_Free(self.masks)
@@ -298,6 +340,14 @@ cdef class Search(Store):
             if self.all_links[word] & ~self.hit_mask[word]:
                 missing = True
         self.complete = not missing
+
+
+cdef inline bint is_plain(PyObject *name, PyObject *value) noexcept:
+    """Say whether a name is a str and a value of one of the types of values, no subclass."""
+    return PyUnicode_CheckExact(<object>name) and (
+        PyFloat_CheckExact(<object>value) or PyUnicode_CheckExact(<object>value)
+        or PyLong_CheckExact(<object>value) or PyBool_Check(<object>value)
+        or value == <PyObject *>None)
 
 
 cdef int16_t lost_in_rounding(long long whole) noexcept:

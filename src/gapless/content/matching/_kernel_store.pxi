@@ -28,7 +28,7 @@ cdef class Store:
     cdef int row_capacity
     cdef uint32_t pending[PENDING]
     cdef uint64_t epoch
-    cdef bint routing, complete
+    cdef bint routing, complete, busy
 
     def __cinit__(self, bint covering=False):
         self.attributes = {}
@@ -57,6 +57,7 @@ cdef class Store:
 
     def insert(self, plan):
         """Store a plan and return its slot."""
+        self.check_idle()
         kind, name, keys = plan.access
         cdef Attribute attribute = self.attribute(name) if kind != ALWAYS else None
         cdef list groups = [self.group(kind, attribute, key, True) for key in keys or (None,)]
@@ -75,12 +76,14 @@ cdef class Store:
 
     def delete(self, uint32_t slot):
         """Forget a slot; return the attributes that no slot asks for any more."""
+        self.check_slot(slot)
         cdef rule_t *rule = self.rules[slot]
         cdef home_t *home = homes_of(rule)
+        cdef Group group = <Group>home[0].group
         cdef uint32_t i
         for i in range(rule.home_count):
             self.displace(<Group>home[i].group, rule, home[i].position)
-        cdef list unused = self.forget_attributes(rule)
+        cdef list unused = self.forget_attributes(rule, group)
         free_rule(rule)
         self.rules[slot] = NULL
         self.owners[slot] = None
@@ -90,21 +93,39 @@ cdef class Store:
         self.memo.clear()
         return unused
 
-    cdef list forget_attributes(self, rule_t *rule):
-        """Take a rule's use off its attributes; one without any use gives its number back."""
+    cdef int check_idle(self) except -1:
+        """Refuse to be used inside a search: its arrays are in use."""
+        if self.busy:
+            raise IndexBusyError()
+        return 0
+
+    cdef int check_slot(self, uint32_t slot) except -1:
+        self.check_idle()
+        if slot >= self.slot_top or self.rules[slot] == NULL:
+            raise AssertionError(f"slot {slot} is free")
+        return 0
+
+    cdef list forget_attributes(self, rule_t *rule, Group group):
+        """Take a rule's uses off its attributes; return the names of those without any use left."""
         cdef const range_t *part = ranges_of(rule)
         cdef const range_t *end = part + rule.range_count
-        cdef Attribute attribute
         cdef list unused = []
         while part < end:
-            attribute = self.by_number[part.attribute]
-            attribute.uses -= 1
-            if not attribute.uses:
-                del self.attributes[attribute.name]
-                self.free_numbers.append(attribute.number)
-                unused.append(attribute.name)
+            self.take_use(part.attribute, unused)
             part = next_attribute(part)
+        if group.kind != ALWAYS:
+            self.take_use(group.attribute, unused)
         return unused
+
+    cdef int take_use(self, uint32_t number, list unused) except -1:
+        """Take one use off an attribute; one without any use gives its number back."""
+        cdef Attribute attribute = self.by_number[number]
+        attribute.uses -= 1
+        if not attribute.uses:
+            del self.attributes[attribute.name]
+            self.free_numbers.append(attribute.number)
+            unused.append(attribute.name)
+        return 0
 
     cdef uint32_t take_slot(self) except? 0xFFFFFFFF:
         cdef uint32_t capacity
@@ -125,24 +146,30 @@ cdef class Store:
         return self.slot_top - 1
 
     cdef rule_t *new_rule(self, plan, uint32_t home_count, Attribute access) except NULL:
-        """Lay a plan out in memory, what the access implies last."""
+        """Lay a plan out in memory. What the access implies comes last, if it is needed at all:
+        only to compare slots with each other."""
         cdef list verified = [], implied = []
-        for name, alternatives in plan.ranges:
-            if plan.implied and name == access.name:
-                implied.append((name, alternatives))
+        cdef uint32_t verified_count = 0, count
+        for part in plan.ranges:
+            if plan.implied and part[0] == access.name:
+                if self.covering:
+                    implied.append(part)
             else:
-                verified.append((name, alternatives))
-        cdef uint32_t verified_count = sum([len(pair[1]) for pair in verified])
-        cdef uint32_t count = verified_count + sum([len(pair[1]) for pair in implied])
+                verified.append(part)
+                verified_count += <uint32_t>len(part[1])
+        count = verified_count + <uint32_t>sum([len(part[1]) for part in implied])
         cdef rule_t *rule = <rule_t *>grown(
             NULL, sizeof(rule_t) + home_count * sizeof(home_t) + count * sizeof(range_t))
         rule.check = NULL
         rule.home_count = home_count
         rule.range_count = count
         rule.verified = verified_count
-        self.fill(ranges_of(rule), verified + implied)
-        for name, _ in plan.ranges:
-            (<Attribute>self.attributes[name]).uses += 1
+        verified += implied
+        self.fill(ranges_of(rule), verified)
+        for part in verified:
+            (<Attribute>self.attributes[part[0]]).uses += 1
+        if access is not None:
+            access.uses += 1
         if plan.check is not None:
             rule.check = <PyObject *>plan.check
             Py_INCREF(plan.check)
@@ -228,7 +255,9 @@ cdef class Store:
             else:
                 keyed[group.key] = there
             if group.kind == PREFIX:
-                attribute.lengths = tuple(sorted({len(stem) for stem in keyed}))
+                count_length(attribute.length_counts, len(group.key), 1 if there is not None else -1)
+                if len(attribute.length_counts) != len(attribute.lengths):
+                    attribute.lengths = tuple(sorted(attribute.length_counts))
         return 0
 
     # --- groups and their rows ---------------------------------------------------------------
@@ -275,9 +304,8 @@ cdef class Store:
         cdef column_t *column
         while part < end:
             column = group.column(part.attribute)
-            if column == NULL:
-                column = self.new_column(group, part.attribute, self.ends(part, []))
-            mark_column(column, part, position, group.words, on)
+            if column != NULL:  # else too few slots ask for it, and it is left to verification
+                mark_column(column, part, position, group.words, on)
             part = next_attribute(part)
         return 0
 
@@ -308,8 +336,12 @@ cdef class Store:
             part += 1
 
     cdef int slice(self, Group group) except -1:
-        """Give a group its bit rows, with bounds drawn from the slots it has now."""
-        cdef dict ends = {}
+        """Give a group its bit rows, with bounds drawn from the slots it has now.
+
+        Only attributes that a fair share of the slots asks for get rows: each takes 65 bits a slot of
+        the group, so rows for rare ones would cost more than they rule out.
+        """
+        cdef dict ends = {}, uses = {}
         cdef uint32_t position, stride = 1 + group.count // SAMPLE
         cdef rule_t *rule
         cdef const range_t *part
@@ -322,14 +354,15 @@ cdef class Store:
             part = ranges_of(rule)
             end = part + rule.verified
             while part < end:
-                sample = ends.setdefault(part.attribute, [])
+                uses[part.attribute] = uses.get(part.attribute, 0) + 1
                 if position % stride == 0:
-                    self.ends(part, sample)
+                    self.ends(part, ends.setdefault(part.attribute, []))
                 part = next_attribute(part)
         group.drop_columns()
         group.sliced = True
-        for number in sorted(ends):
-            self.new_column(group, number, ends[number])
+        for number in sorted(uses):
+            if uses[number] * COLUMN_SHARE >= group.count:
+                self.new_column(group, number, ends.get(number, []))
         for position in range(group.top):
             if (group.live[position >> 6] >> (position & 63)) & 1:
                 self.mark(group, self.rules[group.slots[position]], position, True)
@@ -360,6 +393,15 @@ cdef class Store:
             "sliced": sum([group.sliced for group in groups]),
             "largest": max([int(group.count) for group in groups], default=0),
         }
+
+
+cdef int count_length(dict counts, Py_ssize_t length, int change) except -1:
+    left = counts.get(length, 0) + change
+    if left:
+        counts[length] = left
+    else:
+        del counts[length]
+    return 0
 
 
 cdef int drop_texts(range_t *part, uint32_t count) except -1:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gapless.content.filter import Filter
 from gapless.content.matching.kernel import new_engine
-from gapless.content.matching.table import SlotTable
+from gapless.content.matching.table import SlotTable, check_filter
 from gapless.content.values import Attributes
 
 __all__ = ["MatchIndex"]
@@ -27,7 +27,8 @@ class MatchIndex:
     frozenset()
 
     A key is any hashable object. The filters themselves are not kept. ``kernel`` is
-    ``"compiled"`` or ``"twin"``; unless given, the fastest there is.
+    ``"compiled"`` or ``"twin"``; unless given, the fastest there is. An index is for one thread
+    at a time; used inside its own search it raises IndexBusyError.
     """
 
     def __init__(self, *, kernel: str | None = None) -> None:
@@ -44,11 +45,9 @@ class MatchIndex:
 
     def add(self, key: Hashable, filter: Filter) -> None:  # noqa: A002 - the natural name
         """Put a filter under a key; a filter that the key had before is replaced."""
-        if not isinstance(filter, Filter):
-            raise TypeError(
-                f"add() takes a Filter, not a {type(filter).__name__}; write Filter(text)"
-            )
-        slots = tuple(self._table.acquire(conjunction) for conjunction in filter.conjunctions)
+        check_filter(filter)
+        hash(key)  # before anything is changed
+        slots = self._table.acquire_all(filter.conjunctions)
         if key in self._slots:
             self.remove(key)
         for slot in slots:

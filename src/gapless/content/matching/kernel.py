@@ -73,6 +73,8 @@ else:
     _built = "the compiled kernel was built with the package"
 
 _forced = os.environ.get("GAPLESS_KERNEL", "")
+if _forced not in ("", "compiled", "twin"):
+    raise UsageError(f"GAPLESS_KERNEL={_forced} is neither 'compiled' nor 'twin'; set one or none")
 
 KERNEL = _forced or ("twin" if COMPILED is None else "compiled")
 """Which engine an index takes unless it is told otherwise: ``"compiled"`` or ``"twin"``."""

@@ -93,6 +93,8 @@ class Plan(NamedTuple):
     check: Conjunction | None
     stems: tuple[tuple[str, str], ...]
     """Prefixes that all texts of an attribute share; what covers them is found there."""
+    rivals: tuple[Access, ...]
+    """All equalities it could have been found by, if there are several."""
     identity: bytes
     """A digest of the conjunction: equal ones have the same, whatever their access."""
 
@@ -137,11 +139,17 @@ class Planner:
         check = None
         if unsaid or conjunction.residuals:
             check = Conjunction(tuple(unsaid), conjunction.residuals)
+        rivals = tuple(equal) if len(equal) > 1 else ()
         stems = tuple((each.attribute, str(each.values[0])) for each in prefixes)
-        return Plan(access, tuple(ranges), implied, check, stems, identity)
+        return Plan(access, tuple(ranges), implied, check, stems, rivals, identity)
 
     def added(self, plan: Plan) -> None:
         """Take note that a plan was stored."""
+        for rival in plan.rivals:
+            seen = self._compared.get(rival.attribute, 0)
+            for value in rival.values:
+                seen |= 1 << (_mark(value) % 1021)
+            self._compared[rival.attribute] = seen
         if plan.access.kind is AccessKind.PRESENT:
             for name, _ in plan.ranges:
                 self._required[name] = self._required.get(name, 0) + 1
@@ -172,13 +180,8 @@ class Planner:
 
     def _selectivity(self, access: Access) -> tuple[bool, float]:
         """Rank an equality: by how many values its attribute is compared with, per value here."""
-        seen = self._compared.get(access.attribute, 0)
-        for value in access.values:
-            mark = zlib.crc32(value.encode(errors="replace")) if type(value) is str else hash(value)
-            seen |= 1 << (mark % 1021)
-        self._compared[access.attribute] = seen
-        is_bool = isinstance(access.values[0], bool)
-        return not is_bool, seen.bit_count() / len(access.values)
+        seen = self._compared.get(access.attribute, 0).bit_count() + 1
+        return not isinstance(access.values[0], bool), seen / len(access.values)
 
     def _anchor(self, present: list[str]) -> Access:
         """Choose the attribute whose presence leads to the slot: a rare one, as few events have it.
@@ -192,6 +195,11 @@ class Planner:
         return Access(
             AccessKind.PRESENT, max(similar, key=lambda name: self._anchored.get(name, 0)), ()
         )
+
+
+def _mark(value: Value) -> int:
+    """Return a hash that is the same in every process."""
+    return zlib.crc32(value.encode(errors="replace")) if isinstance(value, str) else hash(value)
 
 
 def encode_number(value: Number) -> tuple[float, int]:
@@ -213,20 +221,22 @@ def _identity(
     unsaid: list[tuple[str, ValueSet]],
     conjunction: Conjunction,
 ) -> bytes:
-    """Return 128 bits that stand for the conjunction: no two ever met have the same.
+    """Return 120 bits that stand for the conjunction: no two ever met have the same.
 
     So a table of a million conjunctions need not keep a million trees of Python objects. Version
     2 of marshal writes equal values as equal bytes; later versions write references as well.
     """
     rest = repr((unsaid, conjunction.residuals)) if unsaid or conjunction.residuals else ""
-    return blake2b(marshal.dumps((ranges, rest), 2), digest_size=16).digest()
+    return blake2b(marshal.dumps((ranges, rest), 2), digest_size=15).digest()
 
 
 def _interval(low: Cut, high: Cut) -> Alternative:
+    # a cut above its value excludes it as a low end, a cut below its value as a high end
+    if type(low[0]) is float and type(high[0]) is float:  # most are, and need no more
+        return _NUMBER, low[0], low[1], high[0], high[1] - 1, None
     low_double, low_step = encode_number(low[0])
     high_double, high_step = encode_number(high[0])
-    # a cut above its value excludes it as a low end, a cut below its value as a high end
-    return _NUMBER, low_double, low_step + low[1], high_double, high_step - 1 + high[1], None
+    return _NUMBER, low_double, low_step + low[1], high_double, high_step + high[1] - 1, None
 
 
 def _alternatives(allowed: ValueSet) -> tuple[tuple[Alternative, ...], bool]:
@@ -254,9 +264,11 @@ def _alternatives(allowed: ValueSet) -> tuple[tuple[Alternative, ...], bool]:
     return tuple(found), exact
 
 
-def points(alternatives: tuple[Alternative, ...]) -> tuple[Value, ...] | None:
-    """Return the values of a condition that allows only a few, or None."""
-    if len(alternatives) > ACCESS_VALUES_MAX:
+def points(
+    alternatives: tuple[Alternative, ...], at_most: int | None = ACCESS_VALUES_MAX
+) -> tuple[Value, ...] | None:
+    """Return the values of a condition that allows single values only, or None."""
+    if at_most is not None and len(alternatives) > at_most:
         return None
     values: list[Value] = []
     for kind, low, low_step, high, high_step, text in alternatives:

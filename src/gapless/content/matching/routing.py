@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 from gapless.content.conjunction import Conjunction
 from gapless.content.filter import Filter
 from gapless.content.matching.kernel import new_engine
-from gapless.content.matching.table import SlotTable
+from gapless.content.matching.table import SlotTable, check_filter
 from gapless.content.values import Attributes
 from gapless.core.errors import UsageError
 from gapless.core.limits import LINKS_MAX
@@ -25,6 +26,8 @@ class Route(NamedTuple):
 
 class RoutingIndex:
     """Conjunctions owned by links (numbered from 0) and filters owned by local subscriptions.
+
+    As every index, it is for one thread at a time.
 
     >>> from gapless import Filter
     >>> index = RoutingIndex()
@@ -44,10 +47,15 @@ class RoutingIndex:
 
     def add_link(self, link: int, conjunction: Conjunction) -> None:
         """Say that a link wants what the conjunction matches. Saying it again changes nothing."""
-        if not 0 <= link < LINKS_MAX:
+        if not 0 <= operator.index(link) < LINKS_MAX:
             raise UsageError(f"link {link} is not within 0 … {LINKS_MAX - 1} (limit LINKS_MAX)")
-        slots = self._links.setdefault(link, set())
+        if not isinstance(conjunction, Conjunction):
+            raise TypeError(
+                f"a link wants a Conjunction, not a {type(conjunction).__name__}; "
+                "add each of a filter's conjunctions"
+            )
         slot = self._table.acquire(conjunction)
+        slots = self._links.setdefault(link, set())
         if slot in slots:
             self._table.release(slot)
             return
@@ -70,7 +78,9 @@ class RoutingIndex:
 
     def add_local(self, key: Hashable, filter: Filter) -> None:  # noqa: A002 - the natural name
         """Put a local subscription's filter under a key; a filter it had before is replaced."""
-        slots = tuple(self._table.acquire(conjunction) for conjunction in filter.conjunctions)
+        check_filter(filter)
+        hash(key)  # before anything is changed
+        slots = self._table.acquire_all(filter.conjunctions)
         if key in self._local:
             self.remove_local(key)
         for slot in slots:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from array import array
 
 from gapless.content.conjunction import Conjunction
+from gapless.content.filter import Filter
 from gapless.content.matching.kernel import Engine
 from gapless.content.matching.plan import Planner
 
-__all__ = ["SlotTable"]
+__all__ = ["SlotTable", "check_filter"]
 
 
 class SlotTable:
@@ -19,7 +20,7 @@ class SlotTable:
         self._planner = Planner()
         self._slot_by_identity: dict[bytes, int] = {}
         self._identities: list[bytes | None] = []
-        self._owners = array("Q")
+        self._owners = array("I")
 
     def __len__(self) -> int:
         return len(self._slot_by_identity)
@@ -42,6 +43,18 @@ class SlotTable:
         self._slot_by_identity[identity] = slot
         return slot
 
+    def acquire_all(self, conjunctions: tuple[Conjunction, ...]) -> tuple[int, ...]:
+        """Return the slots of several conjunctions; all or none get an owner more."""
+        slots: list[int] = []
+        try:
+            for conjunction in conjunctions:
+                slots.append(self.acquire(conjunction))  # noqa: PERF401 - undone if one fails
+        except BaseException:
+            for slot in slots:
+                self.release(slot)
+            raise
+        return tuple(slots)
+
     def find(self, conjunction: Conjunction) -> int | None:
         """Return the conjunction's slot, or None if it has none."""
         return self._slot_by_identity.get(self._planner.plan(conjunction).identity)
@@ -56,3 +69,9 @@ class SlotTable:
             del self._slot_by_identity[identity]
             self._identities[slot] = None
             self._planner.forget(self._engine.delete(slot))
+
+
+def check_filter(filter: object) -> None:  # noqa: A002 - the natural name
+    """Raise unless it is a filter."""
+    if not isinstance(filter, Filter):
+        raise TypeError(f"this takes a Filter, not a {type(filter).__name__}; write Filter(text)")

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from gapless.content.matching.events import is_plain_event, plain_event
 from gapless.content.matching.owners import NO_KEYS, Memo, Owners
 from gapless.content.matching.plan import (
     Access,
@@ -37,10 +38,10 @@ from gapless.content.matching.twin_groups import (
     Rule,
     cover,
     end_rows,
-    ends,
     places,
 )
 from gapless.content.values import Attributes, Value, check_value
+from gapless.core.errors import IndexBusyError
 
 __all__ = ["Engine"]
 
@@ -60,6 +61,7 @@ class _Attribute:
         "bounds",
         "bounds_from",
         "equal",
+        "length_counts",
         "lengths",
         "number",
         "prefixes",
@@ -74,6 +76,7 @@ class _Attribute:
         self.equal: dict[Hashable, Group] = {}
         self.prefixes: dict[str, Group] = {}
         self.lengths: tuple[int, ...] = ()
+        self.length_counts: Counter[int] = Counter()
         self.present: Group | None = None
         self.bounds: Bounds | None = None
         self.bounds_from = 0
@@ -127,6 +130,26 @@ class _Plain:
         self._high = np.concatenate([self._high, np.zeros(rows)])
 
 
+class _Searching:
+    """A search under way: nothing else may use the engine then."""
+
+    __slots__ = ("_busy",)
+
+    def __init__(self) -> None:
+        self._busy = False
+
+    def check_idle(self) -> None:
+        if self._busy:
+            raise IndexBusyError
+
+    def __enter__(self) -> None:
+        self.check_idle()
+        self._busy = True
+
+    def __exit__(self, *_: object) -> None:
+        self._busy = False
+
+
 class Engine:
     """Slots found by events; see the kernel (`_kernel.pyx`) for the same, compiled."""
 
@@ -142,11 +165,13 @@ class Engine:
         self._memo = Memo()
         self._covering = covering
         self._epoch = 0
+        self._searching = _Searching()
 
     # --- slots -------------------------------------------------------------------------------
 
     def insert(self, plan: Plan) -> int:
         """Store a plan and return its slot."""
+        self._searching.check_idle()
         rule = Rule(plan)
         if self._free:
             slot = self._free.pop()
@@ -171,6 +196,7 @@ class Engine:
 
     def delete(self, slot: int) -> list[str]:
         """Forget a slot; return the attributes that no slot asks for any more."""
+        self._searching.check_idle()
         rule = self._rule(slot)
         for group, position in rule.homes:
             self._count_users(group, rule, -1)
@@ -239,7 +265,10 @@ class Engine:
         else:
             keyed[group.key] = there
         if group.access.kind is AccessKind.PREFIX:
-            attribute.lengths = tuple(sorted({len(stem) for stem in keyed}))
+            attribute.length_counts[len(str(group.key))] += 1 if there is not None else -1
+            attribute.length_counts = +attribute.length_counts  # without those that fell to 0
+            if len(attribute.length_counts) != len(attribute.lengths):
+                attribute.lengths = tuple(sorted(attribute.length_counts))
 
     def _count_users(self, group: Group, rule: Rule, change: int) -> None:
         if not self._covering:
@@ -255,9 +284,8 @@ class Engine:
         assert group.columns is not None
         for name, alternatives in rule.verified:
             column = group.columns.get(name)
-            if column is None:
-                column = group.columns[name] = self._new_column(group, name, ends(alternatives))
-            column.mark(alternatives, position)
+            if column is not None:  # else too few slots ask for it: left to verification
+                column.mark(alternatives, position)
 
     def _slice(self, group: Group) -> None:
         """Give a group its bit rows, with bounds drawn from the slots it has now."""
@@ -289,26 +317,32 @@ class Engine:
 
     def match(self, attributes: Attributes) -> frozenset[Any]:
         """Return the keys whose filter the event matches."""
-        return self._keys_of(self._hits(attributes))
+        with self._searching:
+            return self._keys_of(self._hits(attributes))
 
     def match_batch(self, events: Iterable[Attributes]) -> list[frozenset[Any]]:
         """Return the keys for each event."""
-        return [self._keys_of(self._hits(attributes)) for attributes in events]
+        return [self.match(attributes) for attributes in events]
 
     def route(self, attributes: Attributes) -> tuple[int, frozenset[Any]]:
         """Return the mask of the links that want the event, and the local keys."""
-        hits = self._hits(attributes)
-        mask = 0
-        for slot in hits:
-            mask |= self._masks[slot]
-        return mask, self._keys_of([slot for slot in hits if self._owners[slot] is not None])
+        with self._searching:
+            hits = self._hits(attributes)
+            mask = 0
+            for slot in hits:
+                mask |= self._masks[slot]
+            local = [slot for slot in hits if self._owners[slot] is not None]
+            return mask, self._keys_of(local)
 
     def find(self, attributes: Attributes) -> list[int]:
         """Return the slots that the event matches, in order."""
-        return sorted(self._hits(attributes))
+        with self._searching:
+            return sorted(self._hits(attributes))
 
     def _hits(self, attributes: Attributes) -> list[int]:
         """Return the slots that the event matches: rows first, then exact verification."""
+        if not is_plain_event(attributes):
+            attributes = plain_event(attributes)
         self._epoch += 1
         event: dict[str, EventValue] = {}
         groups: list[Group] = []
@@ -386,6 +420,8 @@ class Engine:
 
     def own(self, slot: int, key: Hashable) -> None:
         """Make ``key`` an owner of the slot."""
+        self._searching.check_idle()
+        self._rule(slot)
         held = self._owners[slot]
         if held is None:
             self._owners[slot] = Owners(key) if key is None or type(key) is Owners else key
@@ -397,6 +433,8 @@ class Engine:
 
     def disown(self, slot: int, key: Hashable) -> None:
         """Take ``key`` off the slot's owners."""
+        self._searching.check_idle()
+        self._rule(slot)
         held = self._owners[slot]
         if type(held) is Owners:
             held.discard(key)
@@ -421,6 +459,8 @@ class Engine:
 
     def set_links(self, slot: int, mask: int) -> None:
         """Say which links want what the slot matches (a bit a link)."""
+        self._searching.check_idle()
+        self._rule(slot)
         self._masks[slot] = mask
 
     def set_all_links(self, mask: int) -> None:
@@ -430,6 +470,7 @@ class Engine:
 
     def coverers(self, plan: Plan) -> list[int]:
         """Return, in order, the slots that may cover the plan's conjunction."""
+        self._searching.check_idle()
         wanted = dict(plan.ranges)
         slots: list[int] = []
         for group in self._leading_here(plan):
@@ -447,6 +488,7 @@ class Engine:
 
     def covered(self, plan: Plan) -> list[int]:
         """Return, in order, the slots that the plan's conjunction may cover."""
+        self._searching.check_idle()
         slots: list[int] = []
         for group in self._holding_all(plan.ranges):
             left = group.live
@@ -455,8 +497,10 @@ class Engine:
                     continue  # what the key implies has no rows
                 column = group.columns.get(name)
                 if column is None:
-                    left = 0
-                    break
+                    if group not in self._attributes[name].users:
+                        left = 0  # nobody here asks for it
+                        break
+                    continue
                 left &= column.rows[CONSTRAINED_ROW]
                 for row in places(column.ever_allowed & ~column.allowed(alternatives)):
                     left &= column.rows[row]
@@ -476,7 +520,7 @@ class Engine:
             if attribute is None or any(a[0] == Kind.MISSING for a in alternatives):
                 continue
             found.append(attribute.present)
-            values = points(alternatives)
+            values = points(alternatives, at_most=None)
             if values:
                 found.append(attribute.equal.get(_key(values[0])))
             text = values[0] if values and isinstance(values[0], str) else stems.get(name)
@@ -496,7 +540,7 @@ class Engine:
             attribute = self._attributes.get(name)
             if attribute is None:
                 return []
-            keys = [_key(value) for value in points(alternatives) or ()]
+            keys = [_key(value) for value in points(alternatives, at_most=None) or ()]
             count = len(attribute.users) + (len(keys) or len(attribute.equal))
             if best is None or count < best[0]:
                 best = (count, attribute, keys)

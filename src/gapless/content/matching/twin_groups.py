@@ -8,6 +8,7 @@ by bounds, and one that says which positions have a condition at all.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Hashable
 from typing import Final, TypeAlias
 
@@ -40,6 +41,8 @@ __all__ = [
 SMALL: Final = 6
 """Slots that are verified one by one."""
 RESLICE_FACTOR: Final = 8
+COLUMN_SHARE: Final = 16
+"""An attribute has rows in a group if one in so many of its slots asks for it."""
 _SAMPLE: Final = 2_048
 _FEW_BITS: Final = 16
 
@@ -232,15 +235,23 @@ class Group:
         return self.count > SMALL and self.count > RESLICE_FACTOR * self.sliced_at
 
     def sample(self, rules: list[Rule]) -> dict[str, list[float]]:
-        """Return, by attribute, ends of number ranges from which bounds can be drawn."""
+        """Return ends of number ranges, from which bounds can be drawn, by attribute.
+
+        Only attributes that a fair share of the slots asks for: rows for rare ones would cost
+        more than they rule out.
+        """
         stride = 1 + len(rules) // _SAMPLE
+        uses: Counter[str] = Counter()
         sample: dict[str, list[float]] = {}
         for number, rule in enumerate(rules):
             for name, alternatives in rule.verified:
+                uses[name] += 1
                 found = sample.setdefault(name, [])
                 if number % stride == 0:
                     found += ends(alternatives)
-        return sample
+        return {
+            name: found for name, found in sample.items() if uses[name] * COLUMN_SHARE >= len(rules)
+        }
 
     def has_key_on(self, name: str) -> bool:
         """Say whether the key itself says something of the attribute's value."""

@@ -1,0 +1,34 @@
+"""Guaranteed delivery: what is known of a stream, what is missing, what may be handed over.
+
+Theory of operation. A pubend's stream is a line of ticks. At its broker every tick up to the top
+is D (a publication) or F (nothing there that is needed); everywhere else a tick may also be Q,
+not known. Knowledge travels away from the pubend as pieces, which are facts: they may come late,
+twice, in any order and by any way, and may be forgotten again. Curiosity, the wish to know certain
+ticks, travels towards the pubend and is met by the nearest broker that knows. A subscriber host
+delivers only what lies before the first Q (GD 2.3), so nothing is lost and nothing out of order.
+
+The room's passive parts, which act on nothing but themselves:
+
+- :mod:`.knowledge`: the states of a tick and the operations on pieces (GD 2.1, 2.4)
+- :mod:`.istream`: a stream as far as it is known, GD's input stream (GD 3.1; R34, R36, R38)
+- :mod:`.cache`: how many bytes all streams of a broker may hold together (R38)
+- :mod:`.horizon`: the doubt horizon, up to which a stream was handed over (GD 2.3; R42)
+- :mod:`.curiosity`: what was asked for, by whom and when (GD 2.1.1, 3.1, 3.2; R37, R45)
+- :mod:`.stamped`, :mod:`.repetition`: their ranges with times, and GD's nack repetition threshold
+
+Their users, the pubend, the router's streams, the subend, reports and replay, belong in this room
+too.
+
+Invariants:
+
+- A piece is never changed and never claims more than its sender knew: operations cut, join
+  or turn D into F; none turns Q into F (I3).
+- What is known of a tick only grows, Q < F < D, until it is forgotten altogether; two
+  publications at one tick are an error of the pubend (I1) and stop the broker.
+- Pieces of different regimes or control versions are never joined, so that a start point
+  and a right can be read off any piece (I7).
+- The doubt horizon never falls and passes over each tick once (I7).
+
+Work is counted in frames and ranges: taking in a frame costs about a microsecond however many
+publications it has, if the caller knows their size, and a silence of any length is one piece.
+"""

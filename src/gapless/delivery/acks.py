@@ -1,0 +1,182 @@
+"""Reports on their way to the pubend: joined at every router, named by sets (R41, R52).
+
+A subscriber host reports which pubends it wants and up to where it needs them no more. A router passes
+on what it heard lately, so that the pubend hears of every host without one message a host: hosts with
+about the same tick are one group, reported with the least tick of the group (GD 3.1: a tick is
+acknowledged upstream when all downstream have acknowledged it). A report is a statement that stays
+true; it may come late, twice, by any way.
+
+Only what was heard within ``ack_memory_ms`` is passed on. A router that went on repeating a dead host's
+report would keep it alive for ever (A12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gapless.core.ids import BrokerId, PubendId, ShbId
+from gapless.core.machine import Context
+from gapless.core.parameters import us
+from gapless.core.ticks import Tick
+from gapless.messages.streams import Member, Report, SetDefine, SetForget
+
+__all__ = ["Groups", "Reports", "grouped"]
+
+
+class _Heard(NamedTuple):
+    """The last report of a host for a pubend."""
+
+    member: Member
+    tick: Tick
+    at: int
+    by: BrokerId
+
+
+Groups = list[tuple[Tick, tuple[Member, ...]]]
+
+
+def grouped(reports: list[tuple[Tick, Member]], groups_max: int) -> Groups:
+    """Join reports into few groups, nearest ticks first, each with its least tick.
+
+    >>> from gapless.core.ids import Join, VirtualTime
+    >>> def member(name):
+    ...     return Member(ShbId(name, name), Join(1, 1), True, VirtualTime(1, 1))
+    >>> found = grouped([(90, member("a")), (10, member("b")), (91, member("c"))], 2)
+    >>> [(tick, [each.shb.broker for each in members]) for tick, members in found]
+    [(10, ['b']), (90, ['a', 'c'])]
+    """
+    ordered = sorted(reports, key=lambda report: (report[0], report[1].shb))
+    groups: list[tuple[Tick, list[Member]]] = []
+    highest: list[Tick] = []
+    for tick, member in ordered:
+        if groups and highest[-1] == tick:
+            groups[-1][1].append(member)
+        else:
+            groups.append((tick, [member]))
+            highest.append(tick)
+    while len(groups) > groups_max:
+        gaps = [groups[place + 1][0] - highest[place] for place in range(len(groups) - 1)]
+        place = gaps.index(min(gaps))
+        groups[place][1].extend(groups.pop(place + 1)[1])
+        highest[place] = highest.pop(place + 1)
+    return [
+        (tick, tuple(sorted(members, key=lambda member: member.shb))) for tick, members in groups
+    ]
+
+
+class Reports:
+    """What a router has heard in reports, and what it passes on.
+
+    ``feeder_of`` says where reports for a pubend go; ``host`` takes them where the pubend is here.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        feeder_of: Callable[[PubendId], BrokerId | None],
+        host: Callable[[PubendId, Member, Tick], bool],
+    ) -> None:
+        self._context = context
+        self._feeder_of = feeder_of
+        self._host = host
+        self._sets: dict[BrokerId, dict[int, tuple[Member, ...]]] = {}
+        self._heard: dict[PubendId, dict[ShbId, _Heard]] = {}
+        self._named: dict[BrokerId, dict[tuple[Member, ...], int]] = {}
+        self._numbers: dict[BrokerId, int] = {}
+        self._urgent = False
+        context.after(us(ms=context.parameters.ack_ms), self._tick)
+
+    # --- what comes in -----------------------------------------------------------------------
+
+    def define(self, peer: BrokerId, message: SetDefine) -> None:
+        """Learn what a set number of a peer means."""
+        self._sets.setdefault(peer, {})[message.number] = message.members
+
+    def forget(self, peer: BrokerId, message: SetForget) -> None:
+        """Forget a set number."""
+        self._sets.get(peer, {}).pop(message.number, None)
+
+    def report(self, peer: BrokerId, message: Report) -> None:
+        """Take a report; one with an unknown set is ignored, it will be repeated."""
+        members = self._sets.get(peer, {}).get(message.set_number)
+        if members is None:
+            self._context.mark("report with an unknown set")
+            return
+        for pubend, tick in message.acknowledged:
+            for member in members:
+                self._take(peer, pubend, member, tick)
+
+    def session_opened(self, peer: BrokerId) -> None:
+        """Set numbers begin anew with a session."""
+        self._named.pop(peer, None)
+        self._numbers.pop(peer, None)
+
+    def session_closed(self, peer: BrokerId) -> None:
+        """Forget what was heard over a session, and the names of sets in it."""
+        self._sets.pop(peer, None)
+        self._named.pop(peer, None)
+        self._numbers.pop(peer, None)
+        for heard in self._heard.values():
+            for shb in [shb for shb, each in heard.items() if each.by == peer]:
+                del heard[shb]
+
+    def flush(self) -> None:
+        """Pass on at once what names a new member (R43)."""
+        if self._urgent:
+            self._urgent = False
+            self._pass_on()
+
+    def _take(self, peer: BrokerId, pubend: PubendId, member: Member, tick: Tick) -> None:
+        if self._host(pubend, member, tick):
+            return
+        heard = self._heard.setdefault(pubend, {})
+        before = heard.get(member.shb)
+        if before is None or before.member.join < member.join:
+            self._urgent = True
+        elif before.member.join == member.join:
+            tick = max(tick, before.tick)
+        else:
+            return  # of an earlier stay
+        heard[member.shb] = _Heard(member, tick, self._context.now, peer)
+
+    # --- what goes out -----------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self._context.after(us(ms=self._context.parameters.ack_ms), self._tick)
+        oldest = self._context.now - us(ms=self._context.parameters.ack_memory_ms)
+        for pubend, heard in list(self._heard.items()):
+            for shb in [shb for shb, each in heard.items() if each.at < oldest]:
+                del heard[shb]
+            if not heard:
+                del self._heard[pubend]
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Tell every feeder, for all its pubends, the groups of hosts and their ticks."""
+        by_feeder: dict[BrokerId, dict[tuple[Member, ...], list[tuple[PubendId, Tick]]]] = {}
+        for pubend in sorted(self._heard):
+            feeder = self._feeder_of(pubend)
+            if feeder is None:
+                continue
+            reports = [(each.tick, each.member) for each in self._heard[pubend].values()]
+            for tick, members in grouped(reports, self._context.parameters.ack_groups):
+                by_feeder.setdefault(feeder, {}).setdefault(members, []).append((pubend, tick))
+        for feeder, sets in by_feeder.items():
+            for members, acknowledged in sets.items():
+                number = self._number(feeder, members)
+                self._context.post(feeder, Report(number, tuple(acknowledged)))
+
+    def _number(self, peer: BrokerId, members: tuple[Member, ...]) -> int:
+        """Return the number of a set in the session with a peer, defined if it is new."""
+        named = self._named.setdefault(peer, {})
+        number = named.pop(members, None)
+        if number is None:
+            if len(named) >= self._context.parameters.sets_per_session_max:
+                oldest = next(iter(named))
+                self._context.post(peer, SetForget(named.pop(oldest)))
+            number = self._numbers[peer] = self._numbers.get(peer, 0) + 1
+        named[members] = number  # last used, last
+        # said again each time: a lost definition costs one report, not all to come
+        self._context.post(peer, SetDefine(number, members))
+        return number

@@ -1,0 +1,264 @@
+"""A feed, seen by its receiver: who feeds it now, and whom to ask next (R7 to R9).
+
+Whoever needs a pubend, a router or the subscriber role of a broker (its *leaf*), keeps one feeder. It
+asks candidates in their order, each for a while, and begins again with growing pauses when none is
+left. A feeder is given up when its session dies, when it says that it cannot feed, or when nothing
+comes for too long. To a better candidate the feed moves only after that one has been there for a
+while and has answered; until then the old feeder goes on.
+
+Pieces are facts and are taken from any feeder, old or new; so moving loses and doubles nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from gapless.core.ids import BrokerId, PubendId
+from gapless.core.machine import Context, Timer
+from gapless.core.parameters import us
+from gapless.core.ticks import Tick
+from gapless.messages.streams import Attach, Attached, AttachKind, Detach, Unfed
+
+__all__ = ["Candidate", "Feed", "Receiver", "is_leaf_number"]
+
+
+class Candidate(NamedTuple):
+    """A broker that may feed; a lower rank is better (R7's classes)."""
+
+    broker: BrokerId
+    rank: int
+
+
+class Receiver(Protocol):
+    """Who is fed."""
+
+    def fed(self, at: Tick) -> None:
+        """There is a new feeder; it sends every tick above ``at``."""
+
+    def fed_up_to(self, at: Tick) -> None:
+        """The feeder has sent everything up to ``at``."""
+
+    def unfed(self) -> None:
+        """There is no feeder."""
+
+
+class _Trial(NamedTuple):
+    """A candidate that was asked and has not answered."""
+
+    candidate: Candidate
+    number: int
+    timer: Timer
+
+
+def is_leaf_number(number: int) -> bool:
+    """Say whether an attach number is of a leaf's feed; a router's numbers are even."""
+    return bool(number & 1)
+
+
+class Feed:
+    """One receiver's feed of one pubend."""
+
+    def __init__(
+        self,
+        context: Context,
+        pubend: PubendId,
+        kind: AttachKind,
+        receiver_name: str,
+        receiver: Receiver,
+        candidates: Callable[[], list[Candidate]],
+    ) -> None:
+        self._context = context
+        self._pubend = pubend
+        self._kind = kind
+        self._name = receiver_name
+        self._receiver = receiver
+        self._candidates = candidates
+        self._count = 0
+        self._number = 0
+        self._current: Candidate | None = None
+        self._trial: _Trial | None = None
+        self._untried: list[Candidate] = []
+        self._pause_us = us(ms=context.parameters.retry_ms)
+        self._retry: Timer | None = None
+        self._progress = context.now
+        self._better_since: dict[BrokerId, int] = {}
+        self._closed = False
+        self.eager = False
+        self.relayed = False
+        self._begin()
+        context.after(us(ms=context.parameters.attach_refresh_ms), self._refresh)
+
+    @property
+    def feeder(self) -> BrokerId | None:
+        """Who feeds now."""
+        return None if self._current is None else self._current.broker
+
+    def note_progress(self) -> None:
+        """Something new came."""
+        self._progress = self._context.now
+
+    def set_eager(self, eager: bool) -> None:
+        """Say whether silence has to come at once."""
+        if eager != self.eager:
+            self.eager = eager
+            if self._current is not None:
+                self._ask(self._current.broker, self._number)
+
+    def close(self) -> None:
+        """End the feed."""
+        self._closed = True
+        for broker, number in self._open_ends():
+            self._context.post(broker, Detach(self._pubend, number))
+        self._stop_trial()
+        self._current = None
+
+    # --- what comes in -----------------------------------------------------------------------
+
+    def attached(self, peer: BrokerId, message: Attached) -> None:
+        """A broker says that it feeds us."""
+        trial = self._trial
+        if trial is not None and (peer, message.number) == (trial.candidate.broker, trial.number):
+            self._switch(trial.candidate, message)
+        elif peer == self.feeder and message.number == self._number:
+            self._receiver.fed_up_to(message.at)
+        elif self._current is None and not self._closed:
+            self._context.mark("attached late")
+            self._switch(Candidate(peer, self._rank_of(peer)), message)
+        else:
+            self._context.post(peer, Detach(self._pubend, message.number))
+
+    def unfed(self, peer: BrokerId, message: Unfed) -> None:
+        """A broker says that it cannot feed us."""
+        trial = self._trial
+        if trial is not None and (peer, message.number) == (trial.candidate.broker, trial.number):
+            self._stop_trial()
+            self._try_next()
+        elif peer == self.feeder and message.number == self._number:
+            self._lose()
+
+    def session_opened(self) -> None:
+        """Somebody can be asked who could not before."""
+        self._pause_us = us(ms=self._context.parameters.retry_ms)
+        if self._current is None and self._trial is None:
+            self._begin()
+
+    def session_closed(self, peer: BrokerId) -> None:
+        """A broker cannot be reached any more."""
+        self._better_since.pop(peer, None)
+        if self._trial is not None and self._trial.candidate.broker == peer:
+            self._stop_trial()
+            self._try_next()
+        if peer == self.feeder:
+            self._lose()
+
+    # --- asking ------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        self._untried = self._candidates()
+        self._try_next()
+
+    def _try_next(self) -> None:
+        if self._closed or self._trial is not None:
+            return
+        if not self._untried:
+            if self._current is None:
+                self._retry_later()
+            return
+        candidate = self._untried.pop(0)
+        self._count += 2
+        number = self._count + (1 if self._kind is AttachKind.LEAF else 0)
+        timer = self._context.after(
+            us(ms=self._context.parameters.attach_timeout_ms), self._give_up_trial
+        )
+        self._trial = _Trial(candidate, number, timer)
+        self._ask(candidate.broker, number)
+
+    def _ask(self, broker: BrokerId, number: int) -> None:
+        self._context.post(broker, Attach(self._pubend, number, self._kind, self._name, self.eager))
+
+    def _give_up_trial(self) -> None:
+        self._stop_trial()
+        self._try_next()
+
+    def _stop_trial(self) -> None:
+        if self._trial is not None:
+            self._trial.timer.cancel()
+            self._trial = None
+
+    def _retry_later(self) -> None:
+        if self._retry is None or self._retry.action is None:
+            self._retry = self._context.after(self._pause_us, self._begin)
+            longest = us(ms=self._context.parameters.retry_max_ms)
+            self._pause_us = min(2 * self._pause_us, longest)
+
+    # --- having and losing -------------------------------------------------------------------
+
+    def _switch(self, candidate: Candidate, message: Attached) -> None:
+        """Take a feeder that has answered, and only then let the old one go."""
+        old, old_number = self.feeder, self._number
+        self._stop_trial()
+        self._untried = []
+        self._current, self._number = candidate, message.number
+        self.relayed = message.relayed
+        self._pause_us = us(ms=self._context.parameters.retry_ms)
+        self._progress = self._context.now
+        if old is not None:
+            self._context.mark("feed moved")
+            self._context.post(old, Detach(self._pubend, old_number))
+        self._receiver.fed(message.at)
+
+    def _lose(self) -> None:
+        self._current = None
+        self._receiver.unfed()
+        self._begin()
+
+    def _refresh(self) -> None:
+        if self._closed:
+            return
+        self._context.after(us(ms=self._context.parameters.attach_refresh_ms), self._refresh)
+        if self._current is None:
+            return
+        if self._context.now - self._progress > us(ms=self._context.parameters.dct_ms):
+            self._leave_silent_feeder()
+        else:
+            self._ask(self._current.broker, self._number)
+            self._look_for_better()
+
+    def _leave_silent_feeder(self) -> None:
+        """Nothing came for too long: ask the others first, then this one again (R9)."""
+        self._context.mark("feeder was silent")
+        silent = self._current
+        self._progress = self._context.now
+        candidates = self._candidates()
+        others = [each for each in candidates if silent is None or each.broker != silent.broker]
+        self._untried = others + [each for each in candidates if each not in others]
+        self._try_next()
+
+    def _look_for_better(self) -> None:
+        if self._trial is not None or self._current is None:
+            return
+        present = self._rank_of(self._current.broker)
+        better = [each for each in self._candidates() if each.rank < present]
+        since = {
+            each.broker: self._better_since.get(each.broker, self._context.now) for each in better
+        }
+        self._better_since = since
+        stable = self._context.now - us(ms=self._context.parameters.prefer_stable_ms)
+        ready = [each for each in better if since[each.broker] <= stable]
+        if ready:
+            self._untried = ready[:1]
+            self._try_next()
+
+    def _rank_of(self, broker: BrokerId) -> int:
+        ranks = [each.rank for each in self._candidates() if each.broker == broker]
+        return ranks[0] if ranks else 99
+
+    def _open_ends(self) -> list[tuple[BrokerId, int]]:
+        ends = [] if self._current is None else [(self._current.broker, self._number)]
+        if self._trial is not None:
+            ends.append((self._trial.candidate.broker, self._trial.number))
+        return ends

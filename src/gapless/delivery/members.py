@@ -1,0 +1,221 @@
+"""Members: the subscriber hosts that a pubend serves, and how far its log must be kept (R53 to R56).
+
+A host becomes a member by a report (it asks for the pubend) *and* a claim (a table at the pubend's
+broker vouches for its subscriptions). Only then is it listed in a regime, and the row that keeps
+the log for it is one write with that regime: no subscription can have started before the row that
+protects it exists (A10). A host that never asks is no member, whatever tables say (A11).
+
+The log is released up to the least floor of all members and holds, never by who is connected. Who
+was not heard of for a while is *parked*: it leaves the vector, so that nobody floods for its sake,
+and keeps its floor (A17). Who was not heard of for the lease is expired.
+
+Floors only rise: a report is a statement that stays true, and may come late, twice, by any way. A
+need below a floor carries its own hold (A13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from gapless.core.ids import Entry, Join, PubendId, ShbId
+from gapless.core.parameters import Parameters, us
+from gapless.core.ticks import Tick
+from gapless.messages.records import HoldRecord, MemberRecord
+from gapless.messages.requests import HoldId
+from gapless.messages.streams import Member
+
+__all__ = ["Claim", "Membership"]
+
+Claim = Callable[[ShbId], Entry | None]
+"""What the tables at this broker claim of a subscriber host for the pubend."""
+
+
+class _Heard(msgspec.Struct):
+    """What was last heard of a subscriber host."""
+
+    member: Member
+    at: int
+    ahead_since: int | None = None
+    """Since when its own virtual time has been greater than any claim of it."""
+
+
+class Membership:
+    """The members and holds of one pubend."""
+
+    def __init__(
+        self,
+        pubend: PubendId,
+        parameters: Parameters,
+        now: int,
+        members: Iterable[MemberRecord] = (),
+        holds: Iterable[HoldRecord] = (),
+    ) -> None:
+        self._pubend = pubend
+        self._parameters = parameters
+        self._rows = {row.shb: row for row in members}
+        self._holds = {row.hold: row for row in holds}
+        # after a restart everyone counts as just heard: the silence was ours
+        self._heard_at = dict.fromkeys(self._rows, now)
+        self._heard: dict[ShbId, _Heard] = {}
+        self._left: dict[ShbId, tuple[Join, int]] = {}
+
+    # --- what comes in -----------------------------------------------------------------------
+
+    def report(self, member: Member, tick: Tick, now: int) -> bool:
+        """Take a report; say whether the members or their state may change by it."""
+        left = self._left.get(member.shb)
+        if left is not None and member.join <= left[0] and now < left[1]:
+            return False  # an old report, still under way when the host left
+        self._heard_at[member.shb] = now
+        held = self._heard.get(member.shb)
+        news = held is None or member != held.member
+        ahead_since = None if held is None else held.ahead_since
+        self._heard[member.shb] = _Heard(member, now, ahead_since)
+        row = self._rows.get(member.shb)
+        if row is None:
+            return True
+        if member.join > row.join or tick > row.floor:
+            self._rows[member.shb] = msgspec.structs.replace(
+                row,
+                join=max(member.join, row.join),
+                durable=member.durable,
+                floor=max(tick, row.floor),
+            )
+        return news or row.parked
+
+    def leave(self, shb: ShbId, join: Join, now: int) -> bool:
+        """End a stay; say whether there was one to end."""
+        self._left[shb] = (join, now + us(s=self._parameters.left_memory_s))
+        row = self._rows.get(shb)
+        if row is not None and row.join > join:
+            return False
+        self._heard.pop(shb, None)
+        return self._rows.pop(shb, None) is not None
+
+    def hold(self, hold: HoldId, tick: Tick, now: int) -> HoldRecord:
+        """Keep the log above ``tick`` for a catch-up; a hold only moves up (R49)."""
+        held = self._holds.get(hold)
+        record = HoldRecord(self._pubend, hold, max(tick, held.tick) if held else tick, now)
+        self._holds[hold] = record
+        return record
+
+    def drop_hold(self, hold: HoldId) -> bool:
+        """Let a hold go; say whether it was there."""
+        return self._holds.pop(hold, None) is not None
+
+    # --- what follows ------------------------------------------------------------------------
+
+    def vector(self, claim: Claim, now: int) -> dict[ShbId, Entry]:
+        """Return V^m: the routed members with the greatest claim seen of each (R31)."""
+        found: dict[ShbId, Entry] = {}
+        for shb in sorted({*self._rows, *self._heard}):
+            entry = self._entry(shb, claim(shb), now)
+            if entry is not None:
+                found[shb] = entry
+        return found
+
+    def rows_for(self, vector: dict[ShbId, Entry], start: Tick) -> list[MemberRecord]:
+        """Return the member rows that a regime with this vector needs on disk with it."""
+        changed = []
+        for shb, entry in vector.items():
+            row = self._rows.get(shb)
+            heard = self._heard.get(shb)
+            if row is None:
+                assert heard is not None, f"{shb} is listed but never reported"
+                member = heard.member
+                row = MemberRecord(
+                    self._pubend, shb, member.join, entry.time, member.durable, False, start - 1
+                )
+            elif row.parked or row.time < entry.time:
+                row = msgspec.structs.replace(row, parked=False, time=max(row.time, entry.time))
+            else:
+                continue
+            self._rows[shb] = row
+            changed.append(row)
+        return changed
+
+    def floor(self) -> Tick | None:
+        """Return up to where the log is no longer needed; None if nobody holds it."""
+        floors = [row.floor for row in self._rows.values()]
+        floors += [hold.tick for hold in self._holds.values()]
+        return min(floors, default=None)
+
+    def lagging(self, tick: Tick) -> bool:
+        """Say whether some member has not acknowledged up to a tick."""
+        return any(row.floor < tick for row in self._rows.values())
+
+    def row(self, shb: ShbId) -> MemberRecord | None:
+        """Return a member's row."""
+        return self._rows.get(shb)
+
+    def rows(self) -> list[MemberRecord]:
+        """Return all rows, in the order of their hosts."""
+        return [self._rows[shb] for shb in sorted(self._rows)]
+
+    def review(self, claim: Claim, now: int) -> tuple[list[MemberRecord], list[ShbId]]:
+        """Park who was not heard of for a while and end who is gone; return both (R54, R55)."""
+        parked, ended = [], []
+        for shb in sorted(self._rows):
+            row = self._rows[shb]
+            silent = now - self._heard_at.get(shb, now)
+            entry = claim(shb)
+            if (entry is not None and entry.retired) or self._is_over(row, silent, entry):
+                ended.append(shb)
+                del self._rows[shb]
+                self._heard.pop(shb, None)
+            elif silent > us(s=self._parameters.park_after_s) and not row.parked:
+                self._rows[shb] = msgspec.structs.replace(row, parked=True)
+                self._heard.pop(shb, None)
+                parked.append(self._rows[shb])
+        self._left = {shb: left for shb, left in self._left.items() if now < left[1]}
+        return parked, ended
+
+    def expired_holds(self, now: int) -> list[HoldId]:
+        """Take out and return the holds whose host is no member and that nobody refreshed."""
+        limit = us(s=self._parameters.hold_ttl_s)
+        stale = [
+            hold
+            for hold, row in self._holds.items()
+            if hold.shb not in self._rows and now - row.refreshed > limit
+        ]
+        for hold in stale:
+            del self._holds[hold]
+        return stale
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _entry(self, shb: ShbId, claimed: Entry | None, now: int) -> Entry | None:
+        """Return a host's entry in the vector, None if it is not to be listed."""
+        row, heard = self._rows.get(shb), self._heard.get(shb)
+        if claimed is not None and claimed.retired:
+            return None
+        if row is not None and not row.parked:
+            known = Entry(row.time) if claimed is None else claimed
+            known = known._replace(time=max(row.time, known.time))
+        elif heard is None or claimed is None:
+            return None
+        elif row is not None and claimed.time < row.time:
+            return None  # parked, and not yet claimed at what it had
+        else:
+            known = claimed
+        return self._with_own_time(known, heard, now)
+
+    def _with_own_time(self, entry: Entry, heard: _Heard | None, now: int) -> Entry:
+        """Take a host's own word for its time where tables have not brought it for long (R31)."""
+        if heard is None or heard.member.time <= entry.time:
+            if heard is not None:
+                heard.ahead_since = None
+            return entry
+        if heard.ahead_since is None:
+            heard.ahead_since = now
+        if now - heard.ahead_since <= us(s=self._parameters.member_grace_s):
+            return entry
+        return entry._replace(time=heard.member.time)
+
+    def _is_over(self, row: MemberRecord, silent: int, entry: Entry | None) -> bool:
+        if silent > us(s=self._parameters.expire_after_s):
+            return True
+        began_anew = entry is not None and entry.time.life > row.join.life
+        return began_anew and not row.durable and silent > us(s=self._parameters.member_grace_s)

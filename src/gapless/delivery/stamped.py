@@ -1,0 +1,101 @@
+"""Ranges of ticks that each carry a time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gapless.core.ticks import Tick, TickRange
+
+__all__ = ["StampedRange", "StampedRanges"]
+
+
+class StampedRange(NamedTuple):
+    """The ticks from ``low`` to ``high``, and a time."""
+
+    low: Tick
+    high: Tick
+    stamp: int
+
+
+class StampedRanges:
+    """Ranges that do not overlap, lowest first, each with a time; equal neighbours are one."""
+
+    __slots__ = ("_highs", "_lows", "_stamps")
+
+    def __init__(self) -> None:
+        self._lows: list[Tick] = []
+        self._highs: list[Tick] = []
+        self._stamps: list[int] = []
+
+    def __len__(self) -> int:
+        """Return the number of ranges."""
+        return len(self._lows)
+
+    def __iter__(self) -> Iterator[StampedRange]:
+        return map(StampedRange, self._lows, self._highs, self._stamps)
+
+    def put(self, low: Tick, high: Tick, stamp: int) -> None:
+        """Give all ticks of a range a time, whatever they had before."""
+        assert low <= high, f"[{low}, {high}] is no range"
+        place = self._clear(low, high)
+        if place and self._highs[place - 1] == low - 1 and self._stamps[place - 1] == stamp:
+            place -= 1
+            low = self._lows[place]
+            self._set(place, place + 1, [])
+        if place < len(self) and self._lows[place] == high + 1 and self._stamps[place] == stamp:
+            high = self._highs[place]
+            self._set(place, place + 1, [])
+        self._set(place, place, [StampedRange(low, high, stamp)])
+
+    def remove(self, low: Tick, high: Tick) -> None:
+        """Take the ticks of a range out."""
+        if self._lows and low <= high:
+            self._clear(low, high)
+
+    def within(self, low: Tick, high: Tick) -> list[StampedRange]:
+        """Return the parts that lie between two ticks."""
+        return [
+            StampedRange(
+                max(low, self._lows[place]), min(high, self._highs[place]), self._stamps[place]
+            )
+            for place in range(bisect_left(self._highs, low), bisect_right(self._lows, high))
+        ]
+
+    def expire(self, before: int) -> None:
+        """Take out what is older than a time."""
+        kept = [part for part in self if part.stamp >= before]
+        if len(kept) < len(self):
+            self._set(0, len(self), kept)
+
+    def drop_oldest(self) -> TickRange:
+        """Take the oldest range out, the lowest of several, and return it."""
+        place = self._stamps.index(min(self._stamps))
+        dropped = TickRange(self._lows[place], self._highs[place])
+        self._set(place, place + 1, [])
+        return dropped
+
+    def clear(self) -> None:
+        """Take everything out."""
+        self._set(0, len(self), [])
+
+    def _clear(self, low: Tick, high: Tick) -> int:
+        """Take a range out and return the place where it would stand."""
+        first = bisect_left(self._highs, low)
+        last = bisect_right(self._lows, high)
+        if first >= last:
+            return first
+        kept = []
+        if self._lows[first] < low:
+            kept.append(StampedRange(self._lows[first], low - 1, self._stamps[first]))
+        place = first + len(kept)
+        if high < self._highs[last - 1]:
+            kept.append(StampedRange(high + 1, self._highs[last - 1], self._stamps[last - 1]))
+        self._set(first, last, kept)
+        return place
+
+    def _set(self, first: int, last: int, parts: list[StampedRange]) -> None:
+        self._lows[first:last] = [part.low for part in parts]
+        self._highs[first:last] = [part.high for part in parts]
+        self._stamps[first:last] = [part.stamp for part in parts]

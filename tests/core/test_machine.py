@@ -1,0 +1,210 @@
+"""The context of a broker: effects as values, timers, and what hangs on a write."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from gapless.core.ids import ShbId
+from gapless.core.machine import (
+    Context,
+    Fetch,
+    Fetched,
+    Identity,
+    Tell,
+    Timer,
+    Write,
+    Written,
+)
+from gapless.core.parameters import DEFAULTS
+
+
+def new_context() -> Context:
+    return Context(Identity("b1", "west", 7), DEFAULTS)
+
+
+def test_a_broker_is_also_a_host_of_subscribers() -> None:
+    shb = new_context().identity.shb
+    assert shb == ShbId("b1", "west")
+    assert str(shb) == "b1@west"
+
+
+# --- writes -------------------------------------------------------------------------------------
+
+
+def test_what_hangs_on_a_write_happens_when_it_is_on_disk_and_never_before() -> None:
+    """I13."""
+    context = new_context()
+    told: list[str] = []
+    context.write(("row",), lambda: told.append("acknowledged"))
+    context.now = 10**9
+    context.run_timers()
+    assert told == []
+    (write,) = context.effects
+    assert write == Write(1, ("row",))
+    context.resume(Written(1))
+    assert told == ["acknowledged"]
+
+
+def test_writes_are_numbered_in_the_order_of_asking() -> None:
+    context = new_context()
+    told: list[str] = []
+    for row in "abc":
+        context.write((row,), lambda row=row: told.append(row))  # type: ignore[misc]
+    assert context.effects == [Write(1, ("a",)), Write(2, ("b",)), Write(3, ("c",))]
+    for ticket in (1, 2, 3):
+        context.resume(Written(ticket))
+    assert told == ["a", "b", "c"]
+
+
+def test_a_write_is_resumed_once() -> None:
+    context = new_context()
+    context.write((), lambda: None)
+    context.resume(Written(1))
+    with pytest.raises(KeyError):
+        context.resume(Written(1))
+
+
+def test_a_write_may_ask_for_the_next_one() -> None:
+    context = new_context()
+    told: list[str] = []
+    context.write(("a",), lambda: context.write(("b",), lambda: told.append("both")))
+    context.resume(Written(1))
+    assert told == []
+    context.resume(Written(2))
+    assert told == ["both"]
+
+
+def test_a_fetch_goes_on_with_the_rows_and_with_the_damage() -> None:
+    context = new_context()
+    got: list[Fetched] = []
+    context.write((), lambda: None)
+    context.fetch("stocks", 5, 9, 1_000, got.append)
+    assert context.effects[-1] == Fetch(2, "stocks", 5, 9, 1_000)
+    reply = Fetched(2, ("row",), "row 7 has a wrong checksum")
+    context.resume(reply)
+    assert got == [reply]
+
+
+# --- messages -----------------------------------------------------------------------------------
+
+
+def test_what_is_posted_is_gathered_by_peer_in_order_and_taken_once() -> None:
+    context = new_context()
+    for peer, message in [("b2", 1), ("b3", 2), ("b2", 3)]:
+        context.post(peer, message)
+    assert context.take_posted() == [("b2", [1, 3]), ("b3", [2])]
+    assert context.take_posted() == []
+
+
+def test_clients_are_told_by_effects_and_rare_branches_are_counted() -> None:
+    context = new_context()
+    context.tell("ann", "hello")
+    assert context.effects == [Tell("ann", "hello")]
+    context.mark("gap")
+    context.mark("gap")
+    assert context.marks == {"gap": 2}
+
+
+# --- timers -------------------------------------------------------------------------------------
+
+
+def test_timers_run_when_they_are_due_in_the_order_of_their_times() -> None:
+    context = new_context()
+    calls: list[str] = []
+    for delay, name in [(30, "c"), (10, "a"), (20, "b")]:
+        context.after(delay, lambda name=name: calls.append(name))  # type: ignore[misc]
+    assert context.next_timer() == 10
+    context.run_timers()
+    assert calls == []
+    context.now = 20
+    context.run_timers()
+    assert calls == ["a", "b"]
+    assert context.next_timer() == 30
+
+
+def test_timers_of_one_time_run_in_the_order_they_were_set() -> None:
+    context = new_context()
+    calls: list[int] = []
+    for number in range(20):
+        context.after(5, lambda number=number: calls.append(number))  # type: ignore[misc]
+    context.now = 5
+    context.run_timers()
+    assert calls == list(range(20))
+
+
+def test_a_cancelled_timer_does_not_run_and_is_not_waited_for() -> None:
+    context = new_context()
+    calls: list[str] = []
+    first = context.after(5, lambda: calls.append("first"))
+    context.after(9, lambda: calls.append("second"))
+    first.cancel()
+    assert context.next_timer() == 9
+    context.now = 9
+    context.run_timers()
+    assert calls == ["second"]
+    assert context.next_timer() is None
+
+
+def test_a_timer_may_cancel_one_that_is_due_at_the_same_time() -> None:
+    context = new_context()
+    calls: list[str] = []
+    timers: list[Timer] = []
+
+    def cancel_the_other() -> None:
+        timers[0].cancel()
+
+    context.after(5, cancel_the_other)
+    timers.append(context.after(5, lambda: calls.append("cancelled too late")))
+    context.now = 5
+    context.run_timers()
+    assert calls == []
+
+
+def test_a_timer_that_is_set_by_a_timer_waits_for_a_later_time() -> None:
+    context = new_context()
+    calls: list[str] = []
+
+    def first() -> None:
+        context.after(1, lambda: calls.append("later"))
+
+    context.after(5, first)
+    context.now = 5
+    context.run_timers()
+    assert calls == []
+    assert context.next_timer() == 6
+
+
+def test_a_timer_without_delay_is_refused_as_it_could_come_back_for_ever() -> None:
+    with pytest.raises(AssertionError, match="without delay"):
+        new_context().after(0, list)
+
+
+def test_timers_cancelled_again_and_again_do_not_pile_up() -> None:
+    context = new_context()
+    kept = context.after(7, list)
+    for _ in range(10_000):
+        context.after(1_000_000, list).cancel()
+    assert len(context._timers) < 3_000  # noqa: SLF001 - what is held shows only here
+    assert context.next_timer() == kept.at
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_run_of_timers_is_a_sorted_list(seed: int) -> None:
+    chance = Random(seed)
+    context = new_context()
+    expected: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
+    for order in range(200):
+        context.now += chance.randrange(3)
+        context.run_timers()
+        at = context.now + chance.randrange(1, 50)
+        timer = context.after(at - context.now, lambda item=(at, order): calls.append(item))  # type: ignore[misc]
+        if chance.random() < 0.3:
+            timer.cancel()
+        else:
+            expected.append((at, order))
+    context.now += 100
+    context.run_timers()
+    assert calls == sorted(expected)

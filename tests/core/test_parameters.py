@@ -1,0 +1,51 @@
+"""Parameters keep the relations without which the protocols would work against each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.errors import UsageError
+from gapless.core.parameters import DEFAULTS, Parameters, us
+
+
+def test_the_defaults_are_allowed() -> None:
+    assert Parameters() == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"heartbeat_ms": 375}, "heartbeat_ms .* less than session_dead_ms"),
+        ({"ack_ms": 667}, "ack_ms .* less than ack_memory_ms"),
+        ({"left_memory_s": 2}, "ack_memory_ms .* less than left_memory_s"),
+        ({"session_dead_ms": 6_000}, "session_dead_ms .* less than attach_expiry_ms"),
+        ({"park_after_s": 6}, "attach_expiry_ms .* less than park_after_s"),
+        ({"legacy_ttl_s": 120}, "park_after_s .* less than legacy_ttl_s"),
+        ({"silence_ms": 3_000}, "silence_ms .* less than dct_ms"),
+        ({"regime_interval_ms": 100}, "regime_interval_ms .* less than silence_ms"),
+    ],
+)
+def test_a_broken_relation_is_refused_with_both_names(change: dict[str, int], problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        Parameters(**change)  # type: ignore[arg-type]  # all of these are numbers
+
+
+def test_the_refusal_shows_the_values_in_one_unit_and_says_why() -> None:
+    with pytest.raises(UsageError) as caught:
+        Parameters(left_memory_s=2)
+    assert str(caught.value) == (
+        "ack_memory_ms (2000 ms) must be less than left_memory_s (2000 ms): "
+        "an old report must not bring back a host that left"
+    )
+
+
+def test_the_number_of_cells_that_may_fail_is_not_negative() -> None:
+    assert Parameters(delta=0).reach == 1
+    assert Parameters(delta=3).reach == 4
+    with pytest.raises(UsageError, match=r"delta \(-1\)"):
+        Parameters(delta=-1)
+
+
+def test_times_become_microseconds() -> None:
+    assert us(ms=0.5) == 500
+    assert us(ms=1, s=2) == 2_001_000

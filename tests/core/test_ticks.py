@@ -1,0 +1,76 @@
+"""Sets of ticks, beside Python's own sets."""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+
+import pytest
+
+from gapless.core.ticks import RangeSet, TickRange
+from tests.cases import scaled
+
+
+def flat(ranges: RangeSet) -> set[int]:
+    return {tick for part in ranges for tick in range(part.low, part.high + 1)}
+
+
+@pytest.mark.parametrize("seed", range(scaled(20)))
+def test_a_long_life_of_a_range_set_is_that_of_a_set(seed: int) -> None:
+    chance = Random(seed)
+    ranges, model = RangeSet(), set[int]()
+    for _ in range(500):
+        low = chance.randrange(25)
+        high = low + chance.randrange(6)
+        ticks = set(range(low, high + 1))
+        match chance.randrange(8):
+            case 0:
+                ranges.remove_up_to(low)
+                model = {tick for tick in model if tick > low}
+            case 1 if model:
+                dropped = ranges.drop_lowest()
+                assert dropped.low == min(model)
+                model -= set(range(dropped.low, dropped.high + 1))
+            case 2 | 3 | 4:
+                ranges.remove(low, high)
+                model -= ticks
+            case _:
+                ranges.add(low, high)
+                model |= ticks
+        check(ranges, model)
+        assert flat(RangeSet(ranges.within(low, high))) == model & ticks
+        assert flat(RangeSet(ranges.gaps(low, high))) == ticks - model
+
+
+def check(ranges: RangeSet, model: set[int]) -> None:
+    """The ranges hold the ticks of the model, neither overlap nor touch, and are in order."""
+    assert flat(ranges) == model
+    assert all(tick in model or tick not in ranges for tick in range(-1, 32))
+    assert all(tick in ranges for tick in sorted(model))
+    assert ranges.span == len(model)
+    assert bool(ranges) == bool(model)
+    parts = list(ranges)
+    assert len(parts) == len(ranges)
+    assert all(left.high + 1 < right.low for left, right in itertools.pairwise(parts))
+
+
+def test_ranges_that_touch_become_one() -> None:
+    assert list(RangeSet([(5, 6), (1, 2), (3, 4)])) == [TickRange(1, 6)]
+
+
+def test_equal_ticks_make_equal_sets_however_they_were_put_in() -> None:
+    assert RangeSet([(1, 2), (3, 4)]) == RangeSet([(1, 4)])
+    assert RangeSet([(1, 2)]) != RangeSet([(1, 3)])
+    assert RangeSet() != "no set"
+
+
+def test_a_range_set_is_readable_and_has_no_hash() -> None:
+    ranges = RangeSet([(1, 2), (4, 4)])
+    assert repr(ranges) == "RangeSet([[1, 2], [4, 4]])"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(ranges)
+
+
+def test_a_range_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(AssertionError, match="no range"):
+        RangeSet().add(2, 1)
