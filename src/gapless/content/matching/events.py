@@ -12,16 +12,9 @@ from typing import Any
 
 from gapless.core.errors import AttributeValueError
 
-__all__ = ["is_plain_event", "plain_event"]
+__all__ = ["plain_event"]
 
 _PLAIN = frozenset((float, int, str, bool, type(None)))
-
-
-def is_plain_event(attributes: object) -> bool:
-    """Say whether an event can be searched as it is."""
-    return type(attributes) is dict and all(
-        type(name) is str and type(value) in _PLAIN for name, value in attributes.items()
-    )
 
 
 def plain_event(attributes: object) -> dict[str, Any]:

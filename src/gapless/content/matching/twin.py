@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from gapless.content.matching.events import is_plain_event, plain_event
+from gapless.content.matching.events import plain_event
 from gapless.content.matching.owners import NO_KEYS, Memo, Owners
 from gapless.content.matching.plan import (
     Access,
@@ -49,6 +49,8 @@ _FEW: Final = 12
 """Survivors that are cheaper to verify one by one than by NumPy."""
 _WIDTH: Final = 6
 """Ranges of a slot that NumPy verifies; a slot with more is verified one by one."""
+
+_NAN: Final = Kind.NAN.value
 
 _Floats = npt.NDArray[np.float64]
 _Slots = npt.NDArray[np.int64]
@@ -339,26 +341,34 @@ class Engine:
         with self._searching:
             return sorted(self._hits(attributes))
 
-    def _hits(self, attributes: Attributes) -> list[int]:
+    def _hits(self, attributes: Attributes, *, copied: bool = False) -> list[int]:
         """Return the slots that the event matches: rows first, then exact verification."""
-        if not is_plain_event(attributes):
-            attributes = plain_event(attributes)
+        if type(attributes) is not dict:
+            attributes, copied = plain_event(attributes), True
         self._epoch += 1
         event: dict[str, EventValue] = {}
         groups: list[Group] = []
         for name, value in attributes.items():
+            if type(name) is not str:
+                return self._hits(plain_event(attributes), copied=True)
             attribute = self._attributes.get(name)
-            if attribute is not None and value is not None:
-                if type(value) is str:
-                    event[name] = TEXT, (0.0, 0), value
-                else:
-                    event[name] = _event_value(name, value)
-                if attribute.equal and (group := attribute.equal.get(_key(value))) is not None:
-                    groups.append(group)
-                if attribute.present is not None:
-                    groups.append(attribute.present)
-                if attribute.lengths and isinstance(value, str):
-                    groups += _prefix_groups(attribute, value)
+            if attribute is None or value is None:
+                continue
+            kind = type(value)
+            if kind is float:
+                event[name] = NUMBER if value == value else _NAN, (value, 0), value
+            elif kind is str:
+                event[name] = TEXT, (0.0, 0), value
+            elif kind is int or kind is bool or copied:
+                event[name] = _event_value(name, value)
+            else:
+                return self._hits(plain_event(attributes), copied=True)
+            if attribute.equal and (group := attribute.equal.get(_key(value))) is not None:
+                groups.append(group)
+            if attribute.present is not None:
+                groups.append(attribute.present)
+            if attribute.lengths and kind is str:
+                groups += _prefix_groups(attribute, str(value))
         if self._always is not None:
             groups.append(self._always)
         few: list[int] = []
@@ -578,13 +588,10 @@ def _key(value: Value | None) -> Hashable:
 
 
 def _event_value(name: str, value: Value) -> EventValue:
-    if isinstance(value, float):
-        return NUMBER if value == value else Kind.NAN.value, (value, 0), value
-    if isinstance(value, str):
-        return TEXT, (0.0, 0), value
     if isinstance(value, bool):
         return Kind.TRUE.value if value else Kind.FALSE.value, (0.0, 0), value
     check_value(name, value)
+    assert isinstance(value, int)
     return NUMBER, encode_number(value), value
 
 
