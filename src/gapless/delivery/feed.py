@@ -67,6 +67,8 @@ class Feed:
         receiver_name: str,
         receiver: Receiver,
         candidates: Callable[[], list[Candidate]],
+        *,
+        eager: bool = False,
     ) -> None:
         self._context = context
         self._pubend = pubend
@@ -84,7 +86,7 @@ class Feed:
         self._progress = context.now
         self._better_since: dict[BrokerId, int] = {}
         self._closed = False
-        self.eager = False
+        self.eager = eager
         self.relayed = False
         self._begin()
         context.after(us(ms=context.parameters.attach_refresh_ms), self._refresh)

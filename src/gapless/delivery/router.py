@@ -371,6 +371,7 @@ class Router:
                 self._context.identity.cell,
                 _FeedOwner(self, pubend),
                 lambda: self._routing.candidates(pubend),
+                eager=self.is_eager(pubend),
             )
 
     def _has_source(self, routed: _Routed) -> bool:
