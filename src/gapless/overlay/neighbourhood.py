@@ -151,6 +151,9 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
 def _check_brokers(brokers: dict[CellId, list[BrokerId]]) -> None:
     homes: dict[BrokerId, CellId] = {}
     for cell, names in brokers.items():
+        for name in (cell, *names):
+            if not name or "@" in name:
+                raise UsageError(f"{name!r} is no name: give it some characters, but no @")
         if not names:
             raise UsageError(f"the cell {cell} has no broker; give it one or take it out")
         for name in names:

@@ -1,0 +1,65 @@
+"""One match of an event gives the set of tables that it matches (R25).
+
+Each table that a broker holds has a number; a set of tables is a mask with a bit a number. What a
+receiver gets is decided by one test of such a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+from gapless.content import Conjunction
+from gapless.content.matching import RoutingIndex
+from gapless.content.values import Attributes
+
+__all__ = ["TableIndex"]
+
+
+class TableIndex:
+    """The conjunctions of all tables of a broker, by the tables' numbers."""
+
+    def __init__(self) -> None:
+        self._index = RoutingIndex()
+        self._counts: dict[int, dict[Conjunction, int]] = {}
+        """By table; two texts of a table may stand for one conjunction."""
+        self._free: list[int] = []
+
+    def number(self) -> int:
+        """Give a number to a table, the least that is free."""
+        number = heappop(self._free) if self._free else len(self._counts)
+        self._counts[number] = {}
+        return number
+
+    def change(
+        self, number: int, added: Iterable[Conjunction], removed: Iterable[Conjunction]
+    ) -> None:
+        """Follow a change of a table."""
+        counts = self._counts[number]
+        for conjunction in added:
+            counts[conjunction] = counts.get(conjunction, 0) + 1
+            if counts[conjunction] == 1:
+                self._index.add_link(number, conjunction)
+        for conjunction in removed:
+            counts[conjunction] -= 1
+            if not counts[conjunction]:
+                del counts[conjunction]
+                self._index.remove_link(number, conjunction)
+
+    def drop(self, number: int) -> None:
+        """Forget a table; its number may be given to another."""
+        del self._counts[number]
+        self._index.drop_link(number)
+        heappush(self._free, number)
+
+    def match(self, attributes: Attributes) -> int:
+        """Return the mask of the tables that want an event with these attributes."""
+        return self._index.match(attributes).links
+
+    def match_batch(self, events: Iterable[Attributes]) -> list[int]:
+        """Return the masks for several events, in their order."""
+        return [route.links for route in self._index.match_batch(events)]
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts for people."""
+        return self._index.statistics()

@@ -1,0 +1,79 @@
+"""Old tables: joined into one per edge, and let go when others claim as much (R21).
+
+A table whose source is gone still says something true. Keeping it avoids flooding while a router
+restarts; dropping it is always safe. What is joined must not claim more than its parts did: an
+entry is claimed for a pubend only if a table that gave this entry claimed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from gapless.core.ids import PubendId, ShbId
+from gapless.messages.propagation import TableId
+from gapless.propagation.cover import Merge
+from gapless.propagation.table import Table, rank, text_of
+
+__all__ = ["joined", "undominated"]
+
+
+def joined(direction: str, tables: Sequence[Table], *, budget: int, merge: Merge) -> Table:
+    """Return one table that says what these say, and claims nothing that none of them claims."""
+    assert not any(table.leaf for table in tables), "a host's tables follow one another"
+    made = Table(TableId("", 0, direction))
+    for table in tables:
+        made.conjunctions.update(table.conjunctions)
+        for shb, entry in table.entries.items():
+            if shb not in made.entries or rank(entry) > rank(made.entries[shb]):
+                made.entries[shb] = entry
+        for pubend, version in table.known.items():
+            made.known[pubend] = max(version, made.known.get(pubend, version))
+    if len(made.conjunctions) > budget:
+        few = merge(made.conjunctions.values(), budget)
+        made.conjunctions = {text_of(conjunction): conjunction for conjunction in few}
+    for pubend, version in made.known.items():
+        late = frozenset(
+            shb for shb in made.entries if not _is_claimed(made, tables, shb, pubend, version)
+        )
+        if late:
+            made.late[pubend] = late
+    made.digest = made.computed_digest()
+    return made
+
+
+def _is_claimed(
+    made: Table, tables: Iterable[Table], shb: ShbId, pubend: PubendId, version: int
+) -> bool:
+    """Say whether a table that gave a host's entry claims it."""
+    return any(table.claim(shb, pubend, version) == made.entries[shb] for table in tables)
+
+
+def undominated(
+    old: Table,
+    current: Sequence[Table],
+    matters: Callable[[PubendId], bool],
+    first: tuple[ShbId, PubendId] | None = None,
+) -> tuple[ShbId, PubendId] | None:
+    """Return a host and a pubend for which the old table claims more than all current ones.
+
+    Only pubends that matter are looked at: those whose events go this way. ``first`` is tried
+    first; what was not dominated a moment ago probably still is not, so the test is cheap.
+    """
+    if first is not None and matters(first[1]) and _claims_more(old, current, *first):
+        return first
+    for pubend in old.known:
+        if not matters(pubend):
+            continue
+        for shb in old.entries:
+            if _claims_more(old, current, shb, pubend):
+                return shb, pubend
+    return None
+
+
+def _claims_more(old: Table, current: Sequence[Table], shb: ShbId, pubend: PubendId) -> bool:
+    version = old.known.get(pubend, 0)
+    claim = old.claim(shb, pubend, version)
+    if claim is None:
+        return False
+    others = (table.claim(shb, pubend, version) for table in current)
+    return all(other is None or rank(other) < rank(claim) for other in others)

@@ -1,0 +1,200 @@
+"""What a router tells a direction of all its other edges (R18).
+
+Entries are the greatest of the tables held. Conjunctions are those that could match something of a
+pubend in that direction, covered and merged. The table is complete for the pubends announced from
+that direction (``known``), but not for the hosts whose entry no table below claims for the pubend
+(``late``): a router that has just heard of a pubend cannot speak for those behind it that have not.
+
+Everything is taken from the tables held in one step. If these are honest (I4), so is this one:
+an entry that is not late for a pubend comes from a table that claims it, and all that this table
+has of the pubend is here, or covered by something that is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from gapless.content import Conjunction, Filter
+from gapless.core.ids import Entry, PubendId, ShbId
+from gapless.messages.propagation import TableDelta, TableId
+from gapless.propagation.cover import Cover, Merge
+from gapless.propagation.edge import Edge
+from gapless.propagation.table import Late, Table, rank
+from gapless.propagation.transfer import TableSender
+
+__all__ = ["OutTable"]
+
+
+class _Announced(NamedTuple):
+    version: int
+    advertisement: Filter
+
+
+class _Group(NamedTuple):
+    """Hosts whose greatest entry comes from the same tables."""
+
+    givers: tuple[Table, ...]
+    shbs: frozenset[ShbId]
+
+
+class OutTable:
+    """A router's table for one direction, from the edges it watches: all others."""
+
+    def __init__(
+        self, name: TableId, *, budget: int, merge: Merge, log_max: int, bytes_max: int
+    ) -> None:
+        self.sender = TableSender(name, 1, log_max=log_max, bytes_max=bytes_max)
+        self.dirty = False
+        self._edges: list[Edge] = []
+        self._announced: dict[PubendId, _Announced] = {}
+        self._cover = Cover(budget, merge)
+        self._wanted: dict[Conjunction, int] = {}
+        """On how many edges each is, pruned or not."""
+        self._pruned: dict[Conjunction, None] = {}
+        """Those that match nothing of the known pubends."""
+
+    # --- what it is made from ----------------------------------------------------------------
+
+    def watch(self, edge: Edge) -> None:
+        """Speak for an edge too."""
+        self._edges.append(edge)
+        edge.watchers.append(self)
+        self.changed(edge.conjunctions, ())
+
+    def unwatch(self, edge: Edge) -> None:
+        """Speak for an edge no more."""
+        self._edges.remove(edge)
+        edge.watchers.remove(self)
+        self.changed((), edge.conjunctions)
+
+    def changed(self, added: Iterable[Conjunction], removed: Iterable[Conjunction]) -> None:
+        """Follow a change on one of the edges."""
+        self.dirty = True
+        for conjunction in added:
+            self._wanted[conjunction] = self._wanted.get(conjunction, 0) + 1
+            if self._wanted[conjunction] == 1:
+                self._place(conjunction)
+        for conjunction in removed:
+            self._wanted[conjunction] -= 1
+            if self._wanted[conjunction]:
+                continue
+            del self._wanted[conjunction]
+            if conjunction in self._pruned:
+                del self._pruned[conjunction]
+            else:
+                self._cover.remove(conjunction)
+
+    def announce(self, pubend: PubendId, version: int, advertisement: Filter) -> None:
+        """Note a pubend of this direction, or that its advertisement became wider."""
+        old = self._announced.get(pubend)
+        if old is not None and old.version >= version:
+            return
+        self.dirty = True
+        self._announced[pubend] = _Announced(version, advertisement)
+        for conjunction in tuple(self._pruned):
+            if _meets(advertisement, conjunction):
+                del self._pruned[conjunction]
+                self._cover.insert(conjunction)
+
+    def withdraw(self, pubend: PubendId) -> None:
+        """Forget a pubend: it is gone, or it is no longer in this direction."""
+        if self._announced.pop(pubend, None) is None:
+            return
+        self.dirty = True
+        for conjunction in tuple(self._cover.forest):
+            if not self._passes(conjunction):
+                self._cover.remove(conjunction)
+                self._pruned[conjunction] = None
+
+    def _place(self, conjunction: Conjunction) -> None:
+        if self._passes(conjunction):
+            self._cover.insert(conjunction)
+        else:
+            self._pruned[conjunction] = None
+
+    def _passes(self, conjunction: Conjunction) -> bool:
+        return any(
+            _meets(announced.advertisement, conjunction) for announced in self._announced.values()
+        )
+
+    # --- what it says ------------------------------------------------------------------------
+
+    def flush(self) -> TableDelta | None:
+        """Go to a version that says what the edges hold now; None if that is what was said."""
+        if not self.dirty:
+            return None
+        self.dirty = False
+        vector = _vector(table for edge in self._edges for table in edge.tables())
+        groups = tuple(_groups(vector))
+        said = self._cover.take()
+        delta = self.sender.table.difference(
+            added=said.added,
+            removed=said.removed,
+            entries={shb: entry for shb, (entry, _) in vector.items()},
+            known={pubend: announced.version for pubend, announced in self._announced.items()},
+            late=self._late(groups),
+        )
+        return None if delta is None else self.sender.advance(delta)
+
+    def _late(self, groups: tuple[_Group, ...]) -> Late:
+        late = {}
+        for pubend, announced in self._announced.items():
+            missing = frozenset(
+                shb for group in groups for shb in _unclaimed(group, pubend, announced.version)
+            )
+            if missing:
+                late[pubend] = missing
+        return late
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts for people."""
+        table = self.sender.table
+        return {
+            "wanted": len(self._wanted),
+            "pruned": len(self._pruned),
+            "said": len(table.conjunctions),
+            "hosts": len(table.entries),
+            "late": sum(map(len, table.late.values())),
+            "version": table.version,
+        }
+
+
+def _meets(advertisement: Filter, conjunction: Conjunction) -> bool:
+    return any(offered.intersects(conjunction) for offered in advertisement.conjunctions)
+
+
+def _vector(tables: Iterable[Table]) -> dict[ShbId, tuple[Entry, list[Table]]]:
+    """Return by host its greatest entry, and the tables that have it."""
+    vector: dict[ShbId, tuple[Entry, list[Table]]] = {}
+    for table in tables:
+        for shb, entry in table.entries.items():
+            found = vector.get(shb)
+            if found is None or rank(found[0]) < rank(entry):
+                vector[shb] = (entry, [table])
+            elif found[0] == entry:
+                found[1].append(table)
+    return vector
+
+
+def _groups(vector: dict[ShbId, tuple[Entry, list[Table]]]) -> Iterator[_Group]:
+    """Put hosts with the same givers together, so that a pubend is looked up once for all.
+
+    Who is retired wishes nothing and cannot be late.
+    """
+    by_givers: dict[tuple[int, ...], tuple[list[Table], list[ShbId]]] = {}
+    for shb, (entry, givers) in vector.items():
+        if not entry.retired:
+            key = tuple(map(id, givers))
+            by_givers.setdefault(key, (givers, []))[1].append(shb)
+    for givers, shbs in by_givers.values():
+        yield _Group(tuple(givers), frozenset(shbs))
+
+
+def _unclaimed(group: _Group, pubend: PubendId, version: int) -> frozenset[ShbId]:
+    """Return the hosts whose entry none of its givers claims for a pubend."""
+    missing = group.shbs
+    for table in group.givers:
+        if table.knows(pubend, version):
+            missing &= table.late.get(pubend, frozenset())
+    return missing

@@ -1,0 +1,217 @@
+"""Whether what is held of an edge suffices to filter a piece of a stream (R23 to R25; VT 3.2.3).
+
+A piece has a regime, whose vector says which hosts must be served up to which virtual time. A
+broker may filter it for a receiver only if, for every host that may be behind the receiver, the
+tables claim as much. An unknown place is every place: "I know nobody there" is never "nobody is
+there" (VT slices its vector by what the broker knows to be downstream; an empty slice is then
+sufficient right after a restart).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from gapless.core.ids import CellId, Entry, PubendId, ShbId
+from gapless.core.limits import ROUTES_CACHED_MAX
+from gapless.messages.streams import AttachKind
+from gapless.propagation.edge import Edge, Held, Places
+
+__all__ = [
+    "EVERYTHING_PASSES",
+    "Choice",
+    "Chooser",
+    "Neighbourhood",
+    "Receiver",
+    "Vector",
+    "sufficient",
+]
+
+
+class Neighbourhood(Protocol):
+    """What a broker knows of the tree around it."""
+
+    @property
+    def version(self) -> int:
+        """Grows whenever an answer may have changed."""
+
+    def path_to(self, cell: CellId) -> tuple[CellId, ...] | None:
+        """Return the cells on the way to a cell, that one included, the own cell not.
+
+        None if the cell is not in the neighbourhood; empty for the own cell.
+        """
+
+
+class Vector(NamedTuple):
+    """V^m of a regime of a pubend: which hosts it serves, up to which virtual time."""
+
+    regime: int
+    announcement_version: int
+    entries: Mapping[ShbId, Entry]
+
+
+class Receiver(NamedTuple):
+    """Who is fed: a cell, a leaf ``broker@cell``, or a router of the pubend's own cell (R10)."""
+
+    kind: AttachKind
+    name: str
+
+
+class Choice(NamedTuple):
+    """By which tables a receiver's pieces are filtered."""
+
+    tables: tuple[Held, ...] | None
+    """None: everything passes."""
+    mask: int
+    """The numbers of the tables, as bits."""
+
+
+EVERYTHING_PASSES = Choice(None, 0)
+
+
+def sufficient(
+    tables: Sequence[Held],
+    pubend: PubendId,
+    vector: Vector,
+    control_version: int,
+    counting: Iterable[ShbId],
+) -> bool:
+    """Say whether the tables claim enough for all hosts that count (R24)."""
+    return all(
+        any(_suffices(held, shb, pubend, vector, control_version) for held in tables)
+        for shb in counting
+    )
+
+
+def _suffices(
+    held: Held, shb: ShbId, pubend: PubendId, vector: Vector, control_version: int
+) -> bool:
+    """Say whether one table claims enough for a host; two halves of two tables would not do."""
+    assert held.table is not None
+    claim = held.table.claim(shb, pubend, vector.announcement_version)
+    if claim is None:
+        return False
+    enough = claim.time >= vector.entries[shb].time and claim.control_version >= control_version
+    return claim.retired or enough
+
+
+class Chooser:
+    """Chooses tables for receivers, and remembers what it chose as long as nothing changed."""
+
+    def __init__(
+        self, edges: Mapping[str, Edge], places: Places, neighbourhood: Neighbourhood
+    ) -> None:
+        self._edges = edges
+        self._places = places
+        self._neighbourhood = neighbourhood
+        self._cache: dict[str, _Cache] = {}
+
+    def choose(
+        self, pubend: PubendId, vector: Vector | None, control_version: int, receiver: Receiver
+    ) -> Choice:
+        """Return by which tables a piece of a regime is filtered for a receiver (R25)."""
+        edge = self._edge(receiver)
+        if edge is None or not edge.settled or vector is None:
+            return EVERYTHING_PASSES
+        cache = self._cache_of(edge)
+        key = (pubend, vector.regime, control_version, receiver)
+        found = cache.choices.get(key)
+        if found is None:
+            found = self._chosen(edge, pubend, vector, control_version, receiver)
+            if len(cache.choices) >= ROUTES_CACHED_MAX:
+                cache.choices.clear()
+            cache.choices[key] = found
+        return found
+
+    def counting(self, shbs: Iterable[ShbId], receiver: Receiver) -> Iterator[ShbId]:
+        """Go through the hosts that may be behind a receiver; others need not be told it (R39)."""
+        if receiver.kind is AttachKind.HOME:
+            yield from shbs
+            return
+        edge = self._edge(receiver)
+        for shb in shbs:
+            if edge is None or self._counts(shb, edge, receiver):
+                yield shb
+
+    def _edge(self, receiver: Receiver) -> Edge | None:
+        """Return the edge to a receiver, None if it has none or the way to it is not known."""
+        if receiver.kind is AttachKind.HOME:
+            return None
+        if receiver.kind is AttachKind.LEAF:
+            return self._edges.get(receiver.name)
+        path = self._neighbourhood.path_to(receiver.name)
+        return self._edges.get(path[0]) if path else None
+
+    def _cache_of(self, edge: Edge) -> _Cache:
+        stamp = (id(edge), edge.revision, self._places.revision, self._neighbourhood.version)
+        cache = self._cache.get(edge.name)
+        if cache is None or cache.stamp != stamp:
+            cache = self._cache[edge.name] = _Cache(stamp, {})
+        return cache
+
+    def _chosen(
+        self,
+        edge: Edge,
+        pubend: PubendId,
+        vector: Vector,
+        control_version: int,
+        receiver: Receiver,
+    ) -> Choice:
+        counting = tuple(self.counting(vector.entries, receiver))
+        every = tuple(edge.held())
+        own = every if receiver.kind is AttachKind.LEAF else edge.held_of(receiver.name)
+        # without obligations, as always under best effort, the most that is known is used
+        for tables in (own, every) if counting else (every,):
+            if sufficient(tables, pubend, vector, control_version, counting):
+                return Choice(tables, sum(1 << held.number for held in tables))
+        return EVERYTHING_PASSES
+
+    # --- place (R23) -------------------------------------------------------------------------
+
+    def _counts(self, shb: ShbId, edge: Edge, receiver: Receiver) -> bool:
+        """Say whether a host may be behind a receiver."""
+        if edge.leaf is not None:
+            return shb == edge.leaf
+        path = self._neighbourhood.path_to(shb.cell)
+        if path is not None:
+            # as for an edge, so for a cell behind it: a host whose place is known is behind the
+            # cells on the way to it and behind no other
+            return receiver.name in path
+        if not self._may_be_behind(shb, edge):
+            return False
+        return not self._is_behind_a_sibling(shb, edge, receiver.name)
+
+    def _may_be_behind(self, shb: ShbId, edge: Edge) -> bool:
+        if shb in edge.hosts:
+            return True
+        return not any(
+            other.settled and shb in other.hosts
+            for other in self._edges.values()
+            if other is not edge
+        )
+
+    def _is_behind_a_sibling(self, shb: ShbId, edge: Edge, cell: CellId) -> bool:
+        """Say whether a table shows that a host is behind another cell of the direction.
+
+        Only cells of which neither is on the way to the other are siblings: a table from beyond a
+        cell shows that the host is behind that cell. Old tables speak for no cell.
+        """
+        here = self._neighbourhood.path_to(cell)
+        sibling = False
+        for other in edge.cells():
+            there = self._neighbourhood.path_to(other)
+            if here is None or there is None or not _has_entry(edge.held_of(other), shb):
+                continue
+            if cell in there:
+                return False
+            sibling |= other not in here
+        return sibling
+
+
+class _Cache(NamedTuple):
+    stamp: tuple[int, int, int, int]
+    choices: dict[tuple[PubendId, int, int, Receiver], Choice]
+
+
+def _has_entry(tables: Iterable[Held], shb: ShbId) -> bool:
+    return any(held.table is not None and shb in held.table.entries for held in tables)

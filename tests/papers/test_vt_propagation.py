@@ -1,0 +1,390 @@
+"""VT chapters 3 and 4, claim by claim, as far as tables carry them.
+
+Figure 4.1: the root node N31 with PB1; the middle nodes N21 = {B1, B2} and N22 = {B3, B4}; the
+leaf nodes N11, N12 (below N21) and N13 (below N22) with the hosts SB1, SB2, SB3. A node is a cell
+here, ``nyse/*`` is written LIKE 'nyse/%', and a constraint vector is the base version of a delta.
+Every broker can host subscribers here; the vectors shown are cut to the paper's three hosts.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gapless import Filter
+from gapless.content import Conjunction
+from gapless.content.values import Attributes
+from gapless.core.ids import PubendId, ShbId, VirtualTime
+from gapless.core.parameters import Parameters
+from gapless.messages.propagation import TableDelta
+from gapless.propagation import Table, Vector
+from tests.cases import scaled
+from tests.propagation.oracle import FILTERS, Truth
+from tests.propagation.world import Broker, World, cell_receiver, leaf_receiver, tree
+
+P = PubendId("p")
+SB1, SB2, SB3 = (ShbId(f"SB{number}", f"N1{number}") for number in (1, 2, 3))
+
+IBM = "stock = 'nyse/ibm'"
+NYSE = "stock LIKE 'nyse/%'"
+GOOG = "stock = 'nasdaq/goog'"
+IBM_90 = "p > 90 AND stock = 'nyse/ibm'"
+T_19 = "p > 19 AND stock = 'nyse/t'"
+MSFT = "stock = 'nasdaq/msft'"
+S2 = f"{IBM} AND p > 90 OR stock = 'nyse/t' AND p > 19 OR {MSFT}"
+
+M1: Attributes = {"stock": "nyse/ibm", "p": 95}
+M2: Attributes = {"stock": "nyse/t", "p": 20}
+M3: Attributes = {"stock": "nyse/ibm", "p": 98}
+M4: Attributes = {"stock": "nyse/t", "p": 22}
+
+
+def one(text: str) -> Conjunction:
+    (conjunction,) = Filter(text).conjunctions
+    return conjunction
+
+
+def texts(*selectors: str) -> set[str]:
+    return {str(one(selector)) for selector in selectors}
+
+
+def vector(*tables: Table) -> dict[str, int]:
+    """Return V^b of some tables, for the hosts of the figure."""
+    found: dict[str, int] = {}
+    for table in tables:
+        for shb, entry in table.entries.items():
+            if shb in {SB1, SB2, SB3}:
+                found[shb.broker] = max(entry.time.counter, found.get(shb.broker, 0))
+    return found
+
+
+def held(broker: Broker, edge: str) -> set[str]:
+    return {str(conjunction) for conjunction in broker.holdings.edges[edge].conjunctions}
+
+
+class Figure:
+    """The network of figure 4.1, and its news one by one."""
+
+    def __init__(self) -> None:
+        homes = {"PB1": "N31", "B1": "N21", "B2": "N21", "B3": "N22", "B4": "N22"}
+        homes |= {"SB1": "N11", "SB2": "N12", "SB3": "N13"}
+        self.world = World(tree("N31-N21", "N31-N22", "N21-N11", "N21-N12", "N22-N13"), homes)
+        self.world.advertise("p", "N31", "", heard_by=self.world.brokers)
+
+    def told(self, host: str, *routers: str) -> None:
+        """A host says what changed, to itself and then to routers of the next node."""
+        self.world[host].leaf.flush()
+        self.world.settle((host, host), *((router, host) for router in routers))
+
+    def first_round(self) -> None:
+        """Examples 4.1 to 4.3, with all news delivered everywhere."""
+        self.world["SB1"].subscribe("s1", IBM)
+        self.world["SB2"].subscribe("s4", NYSE)
+        self.world["SB3"].subscribe("s5", GOOG)
+        self.world.settle(*self.world.links(), ("SB1", "B2"), ("PB1", "B2"))
+
+    def second_round(self) -> None:
+        """Example 4.4, told to B1 and by it to PB1; B2 does not hear of it."""
+        self.world["SB1"].subscribe("s2", S2)
+        self.told("SB1", "B1")
+        self.world.settle(("PB1", "B1"))
+
+    @property
+    def promised(self) -> Vector:
+        claims = self.world["PB1"].claims(P)
+        return Vector(1, 1, {shb: claims[shb] for shb in (SB1, SB2, SB3)})
+
+
+# --- 4.1.1 to 4.1.5: at the hosts -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "text", "figure"), [("SB1", IBM, "4.2a"), ("SB2", NYSE, "4.3"), ("SB3", GOOG, "4.4")]
+)
+def test_examples_4_1_to_4_3_the_first_conjunction_starts_at_1(
+    host: str, text: str, figure: str
+) -> None:
+    broker = Figure().world[host]
+    start = broker.subscribe("s", text)
+    delta = broker.leaf.flush()
+    assert start == broker.leaf.time == VirtualTime(1, 1), figure
+    assert delta is not None
+    assert (delta.base, delta.version, set(delta.added)) == (0, 1, texts(text))
+
+
+def test_example_4_4_and_figure_4_2b_start_times_come_from_the_coverers() -> None:
+    broker = Figure().world["SB1"]
+    broker.subscribe("s1", IBM)
+    broker.leaf.flush()
+    start = broker.subscribe("s2", S2)
+    leaf = broker.leaf
+    starts = {text: leaf.conjunction_start(one(text)).counter for text in (IBM_90, T_19, MSFT)}
+    assert starts == {IBM_90: 1, T_19: 2, MSFT: 2}
+    assert start == VirtualTime(1, 2), "a subscription starts with the last of its conjunctions"
+    delta = leaf.flush()
+    assert delta is not None
+    assert (delta.base, delta.version) == (1, 2), "cons = (SB1: 1)"
+    assert set(delta.added) == texts(T_19, MSFT), "the covered one is not sent"
+
+
+def test_4_1_4_a_conjunction_goes_with_its_last_subscriber_and_the_clock_advances() -> None:
+    leaf = Figure().world["SB1"].leaf
+    for owner in ("s1", "s3"):
+        leaf.own(owner, [one(IBM)])
+    leaf.flush()
+    leaf.disown("s1")
+    assert leaf.flush() is None, "the roots are the same: nothing to say"
+    leaf.disown("s3")
+    delta = leaf.flush()
+    assert delta is not None
+    assert (set(delta.removed), leaf.time.counter) == (texts(IBM), 2)
+
+
+def test_4_1_2_start_times_never_grow_on_the_way_down() -> None:
+    leaf = Figure().world["SB1"].leaf
+    wider = ("p > 90 AND q > 5", "p > 80 AND q > 5", "p > 70", "p > 60 OR q > 1")
+    for number, text in enumerate(wider):
+        leaf.own(number, Filter(text).conjunctions)
+        leaf.flush()
+    chain = [one(text) for text in (*wider[:3], "p > 60")]
+    starts = [leaf.conjunction_start(conjunction) for conjunction in chain]
+    assert starts == sorted(starts)
+    assert leaf.own("narrow", [one("p > 95 AND q > 6")]) == VirtualTime(1, 1), "the least of all"
+
+
+# --- 4.1.6: at the routers ------------------------------------------------------------------------
+
+
+def test_example_4_5_and_figure_4_5a_a_router_joins_what_its_children_say() -> None:
+    figure = Figure()
+    figure.first_round()
+    b1 = figure.world["B1"]
+    assert held(b1, "N11") == texts(IBM)
+    assert held(b1, "N12") == texts(NYSE)
+    assert vector(*b1.holdings.edges["N11"].tables()) == {"SB1": 1}
+    said = b1.holdings.out["N31"].sender.table
+    assert vector(said) == {"SB1": 1, "SB2": 1}
+    assert set(said.conjunctions) == texts(NYSE), "what is covered is aggregated away"
+
+
+def test_example_4_6_and_figure_4_6() -> None:
+    figure = Figure()
+    figure.first_round()
+    said = figure.world["B3"].holdings.out["N31"].sender.table
+    assert (vector(said), set(said.conjunctions)) == ({"SB3": 1}, texts(GOOG))
+
+
+def test_example_4_7_and_figure_4_5b_what_is_covered_upstream_is_not_sent() -> None:
+    figure = Figure()
+    figure.first_round()
+    b1 = figure.world["B1"]
+    base = b1.holdings.out["N31"].sender.table.version
+    figure.world["SB1"].subscribe("s2", S2)
+    figure.told("SB1", "B1")
+    assert held(b1, "N11") == texts(IBM, T_19, MSFT)
+    ((direction, delta),) = [news for news in b1.holdings.flush() if news[0] == "N31"]
+    assert direction == "N31"
+    assert set(delta.added) == texts(MSFT)
+    assert delta.base == base, "cons = (SB1: 1, SB2: 1), the vector at the base version"
+    assert vector(b1.holdings.out["N31"].sender.table) == {"SB1": 2, "SB2": 1}
+
+
+def test_figure_4_7_the_root_after_three_changes() -> None:
+    figure = Figure()
+    figure.first_round()
+    pb1 = figure.world["PB1"]
+    before = [table for edge in ("N21", "N22") for table in pb1.holdings.edges[edge].tables()]
+    assert vector(*before) == {"SB1": 1, "SB2": 1, "SB3": 1}
+    figure.second_round()
+    tables = [table for edge in ("N21", "N22") for table in pb1.holdings.edges[edge].tables()]
+    assert vector(*tables) == {"SB1": 2, "SB2": 1, "SB3": 1}
+    assert held(pb1, "N21") == texts(NYSE, MSFT)
+    assert held(pb1, "N22") == texts(GOOG)
+
+
+# --- 4.1.7, 4.1.8: routing and start points -------------------------------------------------------
+
+
+def test_example_4_8_either_broker_of_a_node_may_route() -> None:
+    figure = Figure()
+    figure.first_round()
+    promised = figure.promised
+    figure.second_round()
+    for router, message in (("B1", M1), ("B2", M1)):
+        choice = figure.world[router].choose(P, promised, cell_receiver("N11"))
+        assert choice.tables is not None, "sufficient"
+        assert figure.world[router].passes(P, promised, cell_receiver("N11"), message)
+    for router in ("PB1", "B1", "B2"):
+        receiver = cell_receiver("N22" if router == "PB1" else "N12")
+        passed = figure.world[router].passes(P, promised, receiver, M2)
+        assert passed == (router != "PB1"), "nobody below N22 wants m2, SB2 does"
+
+
+def test_example_4_9_a_broker_that_lags_forwards() -> None:
+    figure = Figure()
+    figure.first_round()
+    figure.second_round()
+    promised = figure.promised
+    assert {shb.broker: entry.time.counter for shb, entry in promised.entries.items()} == {
+        "SB1": 2,
+        "SB2": 1,
+        "SB3": 1,
+    }
+    b1, b2 = figure.world["B1"], figure.world["B2"]
+    assert b1.choose(P, promised, cell_receiver("N11")).tables is not None
+    assert b1.passes(P, promised, cell_receiver("N11"), M3)
+    assert b2.choose(P, promised, cell_receiver("N11")).tables is None, "not sufficient"
+    assert b2.passes(P, promised, cell_receiver("N11"), M4), "though no table of N11 matches it"
+    assert b2.choose(P, promised, cell_receiver("N12")).tables is not None, "for SB2 it suffices"
+
+
+def test_example_4_10_a_subscription_starts_where_the_vector_has_reached_its_start_time() -> None:
+    figure = Figure()
+    figure.first_round()
+    before = figure.promised
+    figure.second_round()
+    start = figure.world["SB1"].leaf.start("s2")
+    assert before.entries[SB1].time < start, "m1 is not a starting point of s2"
+    assert figure.promised.entries[SB1].time >= start, "m3 is"
+
+
+def test_4_1_7_a_leaf_always_suffices_for_itself() -> None:
+    figure = Figure()
+    figure.first_round()
+    figure.second_round()
+    router = figure.world["SB1"]
+    assert router.choose(P, figure.promised, leaf_receiver(SB1)).tables is not None
+    assert not router.passes(P, figure.promised, leaf_receiver(SB1), {"stock": "nasdaq/goog"})
+
+
+# --- 3.2, 3.4: the theorems -----------------------------------------------------------------------
+
+
+def test_theorem_3_2_brokers_keep_the_s_lambda_invariant_step_by_step() -> None:
+    figure = Figure()
+    truth = Truth(figure.world)
+    dice = random.Random(1)
+    for number in range(40):
+        broker = figure.world[dice.choice(("SB1", "SB2", "SB3"))]
+        text = dice.choice(FILTERS)
+        start = broker.subscribe(str(number), text)
+        truth.wishes.setdefault(broker.shb, {})[str(number)] = (text, start)
+        for link in dice.sample(figure.world.links(), 6):
+            figure.world.exchange(*link)
+        truth.check({})
+
+
+@pytest.mark.parametrize("seed", range(scaled(12)))
+def test_theorem_3_3_no_conjunction_without_a_live_subscription(seed: int) -> None:
+    dice = random.Random(seed)
+    world = World(tree("a-b-c", "b-d-e"))
+    world.advertise("p", "a", "", heard_by=world.brokers)
+    wishes: dict[tuple[str, int], str] = {}
+    for number in range(60):
+        if wishes and dice.random() < 0.5:
+            cell, owner = key = dice.choice(sorted(wishes))
+            world[cell].leaf.disown(owner)
+            del wishes[key]
+        else:
+            cell = dice.choice("abcde")
+            wishes[cell, number] = dice.choice(FILTERS)
+            world[cell].leaf.own(number, Filter(wishes[cell, number]).conjunctions)
+        if dice.random() < 0.2:
+            world.settle()
+            check_that_each_conjunction_has_an_owner(world, wishes)
+
+
+def check_that_each_conjunction_has_an_owner(
+    world: World, wishes: dict[tuple[str, int], str]
+) -> None:
+    for broker in world.brokers.values():
+        for name, edge in broker.holdings.edges.items():
+            live = {
+                conjunction
+                for (cell, _), text in wishes.items()
+                if name == edge_towards(world, broker, cell)
+                for conjunction in Filter(text).conjunctions
+            }
+            assert set(edge.conjunctions) <= live, f"{broker.name} to {name}"
+
+
+def edge_towards(world: World, broker: Broker, cell: str) -> str:
+    """Return the name of a broker's edge to the host of a cell of one broker."""
+    return str(broker.shb) if cell == broker.cell else world.path(broker.cell, cell)[0]
+
+
+# --- 4.3: recovery --------------------------------------------------------------------------------
+
+
+def changes(figure: Figure, count: int) -> list[TableDelta]:
+    """Return what SB1 says in some rounds; nobody has received it yet."""
+    leaf = figure.world["SB1"].leaf
+    figure.world.settle()
+    out = figure.world["SB1"].holdings.out["N21"]
+    deltas = []
+    for number in range(count):
+        leaf.own(number, [one(f"p = {number}")])
+        leaf.flush()
+        figure.world.exchange("SB1", "SB1")
+        delta = out.flush()
+        assert delta is not None
+        deltas.append(delta)
+    return deltas
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 0, 1, 1, 2, 2), (2, 1, 0, 1, 0, 2), (1, 2), (2,)])
+def test_4_3_2_to_4_3_4_lost_repeated_and_reordered_changes_are_repaired(
+    order: tuple[int, ...],
+) -> None:
+    figure = Figure()
+    deltas = changes(figure, 3)
+    edge = figure.world["B1"].holdings.edges["N11"]
+    seen = [vector(*edge.tables())["SB1"]]
+    for number in order:
+        edge.receive("SB1", deltas[number])
+        seen.append(vector(*edge.tables())["SB1"])
+        conjunctions, counter = len(edge.conjunctions), seen[-1] - seen[0]
+        assert conjunctions == counter, "conjunctions and vector change together"
+    assert seen == sorted(seen), "what is out of date is discarded"
+    figure.world.exchange("B1", "SB1")
+    assert len(edge.conjunctions) == 3
+
+
+def test_4_3_1_a_router_that_lost_everything_forwards_until_it_has_caught_up() -> None:
+    figure = Figure()
+    figure.first_round()
+    promised = figure.promised
+    b1 = figure.world.start("B1")
+    b1.hear(P)
+    for receiver in ("N11", "N12"):
+        assert b1.passes(P, promised, cell_receiver(receiver), {"stock": "none"})
+    figure.world.settle()
+    for receiver in ("N11", "N12"):
+        assert not b1.passes(P, promised, cell_receiver(receiver), {"stock": "none"})
+
+
+def test_4_3_1_a_host_that_restarts_has_greater_virtual_times() -> None:
+    figure = Figure()
+    figure.first_round()
+    promised = figure.promised
+    sb1 = figure.world.start("SB1")
+    sb1.hear(P)
+    assert sb1.subscribe("s1", IBM) == VirtualTime(2, 1)
+    assert VirtualTime(2, 1) > promised.entries[SB1].time
+    figure.world.settle()
+    assert figure.promised.entries[SB1].time == VirtualTime(2, 1)
+
+
+def test_3_5_merging_keeps_the_budget_and_covers() -> None:
+    world = World(tree("a-b-c"), parameters=Parameters(table_conjunctions_max=3))
+    world.advertise("p", "a", "", heard_by=world.brokers)
+    for number in range(10):
+        world["c"].subscribe(str(number), f"x = {number} AND y > {10 * number}")
+    world.settle()
+    said = world["b"].holdings.out["a"].sender.table
+    assert len(said.conjunctions) <= 3
+    assert all(
+        any(wide.matches({"x": number, "y": 1_000}) for wide in said.conjunctions.values())
+        for number in range(10)
+    )

@@ -1,0 +1,346 @@
+"""What an edge holds: R20, R21, R22, I14; and the out-table of a router, R18."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless import Filter
+from gapless.content.merging import merge
+from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
+from gapless.core.parameters import Parameters, us
+from gapless.messages.overlay import TableState
+from gapless.messages.propagation import TableId
+from gapless.propagation import Edge, Outcome, OutTable, TableSender
+from gapless.propagation.edge import Places
+from gapless.propagation.index import TableIndex
+from gapless.propagation.legacy import joined
+from tests.propagation.world import World, tree
+
+P, Q = PubendId("P"), PubendId("Q")
+S, T, U = (ShbId(name, name) for name in "stu")
+
+
+def at(counter: int, *, life: int = 1, retired: bool = False) -> Entry:
+    return Entry(VirtualTime(life, counter), 0, retired)
+
+
+def sender(broker: str, life: int = 1, **content: object) -> TableSender:
+    """Return a broker's table at version 2, with this content."""
+    source = TableSender(TableId(broker, life, "here"), 1, log_max=4, bytes_max=10_000)
+    delta = source.table.difference(**content)  # type: ignore[arg-type]
+    if delta is not None:
+        source.advance(delta)
+    return source
+
+
+def edge(leaf: ShbId | None = None) -> Edge:
+    name = "there" if leaf is None else str(leaf)
+    return Edge(name, leaf, places=Places(), index=TableIndex(), budget=100, merge=merge)
+
+
+def take(target: Edge, source: TableSender, cell: str = "n", now: int = 0) -> Outcome:
+    """Let a broker be a source, and let its table come."""
+    name = source.table.name
+    want = target.source(name.broker, cell, name.life, name.direction, now)
+    outcome = Outcome.STALE
+    for message in source.answer(want):
+        outcome = target.receive(name.broker, message)
+    return outcome
+
+
+def always(_: PubendId) -> bool:
+    return True
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_is_no_source_is_refused() -> None:
+    target, source = edge(), sender("b")
+    (full,) = source.answer(edge().source("b", "n", 1, "here", 0))
+    assert target.receive("b", full) is Outcome.REFUSED
+    assert target.told("b", TableState("here", 1, 0)) is Outcome.REFUSED
+
+
+@pytest.mark.parametrize(("broker", "life"), [("other", 1), ("b", 2)])
+def test_a_table_of_another_broker_or_life_than_the_source_is_refused(
+    broker: str, life: int
+) -> None:
+    target = edge()
+    target.source("b", "n", 1, "here", 0)
+    (full,) = sender(broker, life).answer(edge().source("x", "n", 1, "here", 0))
+    assert target.receive("b", full) is Outcome.REFUSED
+
+
+def test_union_of_conjunctions_and_greatest_claims() -> None:
+    target = edge()
+    take(target, sender("b1", added=["a > 1", "b > 1"], entries={S: at(5), T: at(3)}, known={P: 1}))
+    take(target, sender("b2", added=["a > 1"], entries={S: at(4), T: at(4)}, known={P: 1}))
+    assert {str(one) for one in target.conjunctions} == {"a > 1", "b > 1"}
+    assert (target.claim(S, P, 1), target.claim(T, P, 1)) == (at(5), at(4))
+    assert target.entry(S) == at(5)
+    assert target.claim(S, P, 2) is None
+
+
+def test_a_source_that_returns_in_its_life_is_asked_only_for_what_is_missing() -> None:
+    target, source = edge(), sender("b", entries={S: at(1)})
+    take(target, source)
+    target.lapse("b", 10)
+    assert target.held_of("n") == ()
+    delta = source.table.difference(entries={S: at(2)})
+    assert delta is not None
+    source.advance(delta)
+    want = target.source("b", "n", 1, "here", 20)
+    assert (want.have, want.version) == (source.table.name, 2)
+    assert target.receive("b", delta) is Outcome.APPLIED
+    assert not target.outdated
+    assert target.entry(S) == at(2)
+
+
+def test_a_heartbeat_makes_a_lost_delta_wanted() -> None:
+    target, source = edge(), sender("b", entries={S: at(1)})
+    take(target, source)
+    assert target.told("b", source.state()) is Outcome.STALE
+    delta = source.table.difference(entries={S: at(2)})
+    assert delta is not None
+    source.advance(delta)
+    assert target.told("b", source.state()) is Outcome.WANT
+
+
+def test_a_damaged_copy_is_dropped_with_all_it_stood_for() -> None:
+    target, source = edge(), sender("b", added=["a > 1"], entries={S: at(1)})
+    take(target, source)
+    assert target.told("b", TableState("here", 2, 12345)) is Outcome.WANT
+    assert not target.conjunctions
+    assert not target.hosts
+
+
+# --- old tables -----------------------------------------------------------------------------------
+
+
+def test_a_new_life_makes_the_table_of_the_old_one_legacy() -> None:
+    target = edge()
+    take(target, sender("b", 1, added=["a > 1"], entries={S: at(5)}, known={P: 1}))
+    take(target, sender("b", 2))
+    assert target.legacy is not None
+    assert target.claim(S, P, 1) == at(5)
+    assert len(target.tables()) == 2
+
+
+def test_legacy_is_one_table_whatever_is_joined_into_it() -> None:
+    target = edge()
+    for life in range(1, 6):
+        take(target, sender("b", life, added=[f"a = {life}"], entries={S: at(life)}, known={P: 1}))
+        assert len(target.tables()) <= 2, "I14: brokers of the direction, and one"
+    assert target.claim(S, P, 1) == at(5)
+    assert len(target.conjunctions) == 5
+
+
+def test_a_joined_table_is_late_unless_the_giver_of_the_entry_claimed_it() -> None:
+    ahead = sender("b1", entries={S: at(5), T: at(1)}, known={P: 1}, late={P: frozenset({S})})
+    behind = sender("b2", entries={S: at(4), T: at(1)}, known={P: 1, Q: 1})
+    made = joined("there", [ahead.table, behind.table], budget=10, merge=merge)
+    assert made.entries == {S: at(5), T: at(1)}
+    assert made.claim(S, P, 1) is None, "5 was not claimed for P, and 4 is not what it says"
+    assert made.claim(S, Q, 1) is None
+    assert made.claim(T, P, 1) == at(1)
+    assert made.claim(T, Q, 1) == at(1)
+
+
+def test_a_joined_table_knows_a_pubend_at_the_greatest_version_and_claims_accordingly() -> None:
+    old = sender("b1", entries={S: at(5)}, known={P: 1})
+    new = sender("b2", entries={T: at(1)}, known={P: 2})
+    made = joined("there", [old.table, new.table], budget=10, merge=merge)
+    assert made.known == {P: 2}
+    assert made.claim(S, P, 2) is None
+    assert made.claim(T, P, 2) == at(1)
+
+
+def test_a_joined_table_keeps_the_budget_of_conjunctions() -> None:
+    parts = [sender(f"b{n}", added=[f"a = {n}", f"b = {n}"]).table for n in range(9)]
+    made = joined("there", parts, budget=4, merge=merge)
+    assert len(made.conjunctions) <= 4
+    assert all(Filter.of(made.conjunctions.values()).matches({"a": n}) for n in range(9))
+
+
+def test_old_tables_go_when_current_ones_claim_as_much() -> None:
+    target = edge()
+    take(target, sender("b", 1, entries={S: at(5), T: at(1)}, known={P: 1, Q: 1}))
+    take(target, sender("b", 2, entries={S: at(5), T: at(1)}, known={P: 1}))
+    target.drop_dominated(always)
+    assert target.legacy is not None, "nobody else claims for Q"
+    target.drop_dominated(lambda pubend: pubend != Q)
+    assert target.legacy is None, "Q's events do not go this way"
+
+
+def test_old_tables_stay_while_there_is_no_other() -> None:
+    target = edge()
+    take(target, sender("b", entries={S: at(1)}))
+    target.lapse("b", 0)
+    target.drop_dominated(always)
+    assert S in target.hosts
+
+
+def test_a_late_host_is_not_dominated() -> None:
+    target = edge()
+    take(target, sender("b", 1, entries={S: at(5)}, known={P: 1}))
+    late = {P: frozenset({S})}
+    take(target, sender("b", 2, entries={S: at(9)}, known={P: 1}, late=late))
+    target.drop_dominated(always)
+    assert target.claim(S, P, 1) == at(5)
+
+
+def test_old_tables_go_after_their_time() -> None:
+    target = edge()
+    take(target, sender("b", entries={S: at(1)}))
+    target.lapse("b", 1_000)
+    target.expire(999)
+    assert S in target.hosts
+    target.expire(1_000)
+    assert not target.hosts
+    assert target.tables() == ()
+
+
+def test_a_hosts_old_life_is_kept_until_the_new_one_speaks() -> None:
+    target = edge(S)
+    old = TableSender(TableId("s", 1, str(S)), 0, log_max=4, bytes_max=1_000)
+    new = TableSender(TableId("s", 2, str(S)), 0, log_max=4, bytes_max=1_000)
+    for source, life in ((old, 1), (new, 2)):
+        delta = source.table.difference(entries={S: at(1, life=life)})
+        assert delta is not None
+        source.advance(delta)
+    take(target, old, "s")
+    want = target.source("s", "s", 2, str(S), 5)
+    assert target.claim(S, P, 1) == at(1)
+    (full,) = new.answer(want)
+    target.receive("s", full)
+    assert target.claim(S, P, 1) == at(1, life=2)
+    assert len(target.tables()) == 1
+
+
+def test_an_incomplete_table_is_forgotten_with_its_source() -> None:
+    target = edge()
+    target.source("b", "n", 1, "here", 0)
+    assert target.sources() == ("b",)
+    target.lapse("b", 0)
+    assert target.sources() == ()
+    assert target.tables() == ()
+
+
+def test_a_removed_edge_holds_nothing_and_frees_its_numbers() -> None:
+    world = World(tree("a-b-c"))
+    world["c"].subscribe("x", "size > 1")
+    world.advertise("P", "a", "", heard_by=world.brokers)
+    world.settle()
+    holdings = world["b"].holdings
+    assert holdings.out["a"].sender.table.conjunctions
+    holdings.remove("c")
+    holdings.flush()
+    assert not holdings.out["a"].sender.table.conjunctions
+    assert ShbId("c", "c") not in holdings.out["a"].sender.table.entries
+    assert holdings.index.match({"size": 5}) == 0
+    edge_again = holdings.add_cell("c")
+    assert not edge_again.settled
+    assert "b" not in holdings.out
+
+
+def test_tidying_uses_the_time_that_is_set() -> None:
+    world = World(tree("a-b"), parameters=Parameters(legacy_ttl_s=300))
+    world.settle()
+    world.stop("b")
+    holdings = world["a"].holdings
+    holdings.tidy(us(s=299))
+    assert holdings.edges["b"].tables()
+    holdings.tidy(us(s=300))
+    assert not holdings.edges["b"].tables()
+
+
+# --- out-tables -----------------------------------------------------------------------------------
+
+
+def out_table() -> OutTable:
+    name = TableId("me", 1, "up")
+    return OutTable(name, budget=10, merge=merge, log_max=4, bytes_max=1_000)
+
+
+def test_an_out_table_is_empty_at_version_1() -> None:
+    table = out_table().sender.table
+    assert (table.version, table.conjunctions, table.known) == (1, {}, {})
+
+
+def test_only_what_a_known_pubend_can_match_is_said() -> None:
+    out, below = out_table(), edge()
+    out.watch(below)
+    take(below, sender("b", added=["kind = 'news'", "kind = 'stock' AND a > 1", "a = 0"]))
+    out.announce(P, 1, Filter("kind = 'stock'"))
+    out.flush()
+    assert set(out.sender.table.conjunctions) == {"a = 0", "a > 1 AND kind = 'stock'"}
+    out.announce(Q, 1, Filter("kind = 'news' AND a = 7"))
+    out.flush()
+    assert set(out.sender.table.conjunctions) >= {"kind = 'news'"}
+    assert out.sender.table.known == {P: 1, Q: 1}
+    out.withdraw(P)
+    out.flush()
+    assert set(out.sender.table.conjunctions) == {"kind = 'news'"}
+    assert out.sender.table.known == {Q: 1}
+
+
+def test_a_wider_advertisement_is_known_at_its_version_and_brings_what_was_pruned() -> None:
+    out, below = out_table(), edge()
+    out.watch(below)
+    take(below, sender("b", added=["kind = 'news'"], entries={S: at(1)}, known={P: 1}))
+    out.announce(P, 1, Filter("kind = 'stock'"))
+    out.flush()
+    assert out.sender.table.claim(S, P, 1) == at(1)
+    out.announce(P, 2, Filter("kind IN ('stock', 'news')"))
+    out.announce(P, 1, Filter("kind = 'stock'"))  # an old announcement changes nothing
+    out.flush()
+    assert set(out.sender.table.conjunctions) == {"kind = 'news'"}
+    assert out.sender.table.claim(S, P, 2) is None, "who is below has not heard of version 2"
+
+
+def test_the_greatest_entry_is_taken_and_is_late_unless_its_giver_claims_it() -> None:
+    out, below = out_table(), edge()
+    out.watch(below)
+    out.announce(P, 1, Filter(""))
+    take(below, sender("b1", entries={S: at(5), T: at(2)}, known={}))
+    take(below, sender("b2", entries={S: at(4), T: at(2), U: at(1)}, known={P: 1}))
+    out.flush()
+    table = out.sender.table
+    assert table.entries == {S: at(5), T: at(2), U: at(1)}
+    assert table.late == {P: frozenset({S})}
+
+
+def test_a_retired_host_is_never_late() -> None:
+    out, below = out_table(), edge()
+    out.watch(below)
+    out.announce(P, 1, Filter(""))
+    take(below, sender("b", entries={S: at(1, retired=True)}))
+    out.flush()
+    assert not out.sender.table.late
+
+
+def test_nothing_new_is_no_version() -> None:
+    out, below = out_table(), edge()
+    out.watch(below)
+    source = sender("b", entries={S: at(1)})
+    take(below, source)
+    assert out.flush() is not None
+    assert out.flush() is None
+    below.lapse("b", 1)
+    assert out.dirty
+    assert out.flush() is None, "an old table says what it said"
+
+
+def test_what_two_edges_hold_is_said_until_both_are_gone() -> None:
+    out, left, right = out_table(), edge(), edge()
+    out.announce(P, 1, Filter(""))
+    for below, broker in ((left, "b1"), (right, "b2")):
+        out.watch(below)
+        take(below, sender(broker, added=["a > 1"]))
+    out.flush()
+    out.unwatch(left)
+    assert out.flush() is None
+    out.unwatch(right)
+    out.flush()
+    assert not out.sender.table.conjunctions

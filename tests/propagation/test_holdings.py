@@ -1,0 +1,99 @@
+"""All tables of a broker together: directions of pubends, edges that come and go, the index."""
+
+from __future__ import annotations
+
+from gapless import Filter
+from gapless.core.ids import PubendId, ShbId
+from gapless.propagation.index import TableIndex
+from tests.propagation.world import World, tree
+
+P = PubendId("P")
+
+
+def star() -> World:
+    """Return a broker m between a, b and c, with one who wants news at c."""
+    world = World(tree("a-m-b", "m-c"))
+    world["c"].subscribe("x", "kind = 'news'")
+    world["c"].holdings.announce(PubendId("any"), 1, Filter(""), "m")  # else c prunes it
+    world.settle()
+    return world
+
+
+def known(world: World) -> dict[str, bool]:
+    holdings = world["m"].holdings
+    holdings.flush()
+    return {cell: P in out.sender.table.known for cell, out in holdings.out.items()}
+
+
+def test_a_pubend_is_known_in_its_direction_only() -> None:
+    world = star()
+    holdings = world["m"].holdings
+    holdings.announce(P, 1, Filter(""), "a")
+    assert known(world) == {"a": True, "b": False, "c": False}
+    assert set(holdings.out["a"].sender.table.conjunctions) == {"kind = 'news'"}
+    assert not holdings.out["b"].sender.table.conjunctions
+
+
+def test_a_pubend_whose_direction_changes_is_known_in_the_new_one() -> None:
+    world = star()
+    world["m"].holdings.announce(P, 1, Filter(""), "a")
+    world["m"].holdings.announce(P, 1, Filter(""), "b")
+    assert known(world) == {"a": False, "b": True, "c": False}
+
+
+def test_an_old_announcement_from_a_new_direction_keeps_the_newest_version() -> None:
+    world = star()
+    holdings = world["m"].holdings
+    holdings.announce(P, 2, Filter(""), "a")
+    holdings.announce(P, 1, Filter("kind = 'stock'"), "b")
+    holdings.flush()
+    assert holdings.out["b"].sender.table.known == {P: 2}
+    assert set(holdings.out["b"].sender.table.conjunctions) == {"kind = 'news'"}
+
+
+def test_a_pubend_that_is_withdrawn_is_known_nowhere() -> None:
+    world = star()
+    holdings = world["m"].holdings
+    holdings.announce(P, 1, Filter(""), "a")
+    holdings.withdraw(P)
+    holdings.withdraw(P)
+    assert not any(known(world).values())
+    assert not holdings.out["a"].sender.table.conjunctions
+
+
+def test_a_pubend_at_home_is_in_no_direction() -> None:
+    world = star()
+    world["m"].holdings.announce(P, 1, Filter(""), "home")
+    assert not any(known(world).values())
+
+
+def test_a_new_edge_is_told_what_the_others_hold_and_which_pubends_lie_there() -> None:
+    world = star()
+    holdings = world["m"].holdings
+    holdings.announce(P, 1, Filter(""), "b")
+    holdings.remove("b")
+    holdings.add_cell("b")
+    assert known(world)["b"]
+    assert ShbId("c", "c") in holdings.out["b"].sender.table.entries
+    assert set(holdings.out["b"].sender.table.conjunctions) == {"kind = 'news'"}
+
+
+def test_numbers_of_tables_are_used_again() -> None:
+    index = TableIndex()
+    (news,) = Filter("kind = 'news'").conjunctions
+    assert [index.number() for _ in range(3)] == [0, 1, 2]
+    index.change(1, [news, news], [])
+    index.change(1, [], [news])
+    assert index.match({"kind": "news"}) == 0b10, "two texts of a table may mean the same"
+    assert index.match_batch([{"kind": "news"}, {"kind": "stock"}]) == [0b10, 0]
+    index.drop(1)
+    assert index.match({"kind": "news"}) == 0
+    assert index.number() == 1
+
+
+def test_statistics_count_what_is_held() -> None:
+    world = star()
+    found = world["m"].holdings.statistics()
+    assert found["edges"] == found["tables"] == 4
+    assert found["unsettled"] == found["outdated"] == 0
+    assert world["m"].holdings.out["a"].statistics()["pruned"] == 1

@@ -1,0 +1,101 @@
+"""Rules are taken out, one at a time: then the oracle of the random runs finds something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from gapless.core.ids import Entry, PubendId, ShbId
+from gapless.messages.propagation import TableDelta
+from gapless.propagation import Edge, Outcome, OutTable, Table, TableReceiver, leaf, legacy
+from gapless.propagation.sufficiency import Chooser
+from gapless.propagation.table import conjunction_of
+from gapless.propagation.transfer import Update
+from tests.propagation.runs import play
+
+SEEDS = 1_000
+
+
+def nobody_is_late(_table: OutTable, _groups: object) -> dict[PubendId, frozenset[ShbId]]:
+    return {}
+
+
+def claimed_if_known(
+    _made: Table, _tables: Iterable[Table], _shb: ShbId, _pubend: PubendId, _version: int
+) -> bool:
+    return True
+
+
+def applied_at_any_version(receiver: TableReceiver, delta: TableDelta) -> Update:
+    table = receiver.table
+    if table is None or delta.version <= table.version:
+        return Update(Outcome.WANT)
+    added = tuple(text for text in delta.added if text not in table.conjunctions)
+    removed = tuple(text for text in delta.removed if text in table.conjunctions)
+    arrived = tuple(shb for shb, _ in delta.entries if shb not in table.entries)
+    gone = tuple(shb for shb in delta.forgotten if shb in table.entries)
+    for text in removed:
+        del table.conjunctions[text]
+    for shb in gone:
+        del table.entries[shb]
+    table.conjunctions.update((text, conjunction_of(text)) for text in added)
+    table.entries.update(delta.entries)
+    table.known.update(delta.known)
+    table.late.update((pubend, frozenset(shbs)) for pubend, shbs in delta.late)
+    table.version, table.digest = delta.version, delta.digest
+    return Update(
+        Outcome.APPLIED,
+        tuple(map(conjunction_of, added)),
+        tuple(map(conjunction_of, removed)),
+        arrived,
+        gone,
+    )
+
+
+def behind_if_a_table_says_so(_chooser: Chooser, shb: ShbId, edge: Edge, _receiver: object) -> bool:
+    return shb in edge.hosts
+
+
+def elsewhere_if_another_cell_says_so(_chooser: Chooser, shb: ShbId, edge: Edge, cell: str) -> bool:
+    own = {shb for held in edge.held_of(cell) if held.table for shb in held.table.entries}
+    return shb in edge.hosts and shb not in own
+
+
+def claims_of_all_versions(
+    table: Table, shb: ShbId, pubend: PubendId, _announcement_version: int
+) -> Entry | None:
+    known = pubend in table.known and shb not in table.late.get(pubend, ())
+    return table.entries.get(shb) if known or table.leaf else None
+
+
+def started_already(table: leaf.LeafTable, _conjunction: object) -> int:
+    return max(1, table.sender.table.version)
+
+
+PLANTED: dict[str, tuple[Any, str, Any]] = {
+    "nobody is ever late": (OutTable, "_late", nobody_is_late),
+    "legacy claims what none of its parts did": (legacy, "_is_claimed", claimed_if_known),
+    "a delta is applied at any version": (
+        TableReceiver,
+        "_take_delta",
+        applied_at_any_version,
+    ),
+    "a host that no table shows is not there": (Chooser, "_counts", behind_if_a_table_says_so),
+    "a table from beyond shows a host elsewhere": (
+        Chooser,
+        "_is_behind_a_sibling",
+        elsewhere_if_another_cell_says_so,
+    ),
+    "an advertisement's version is not asked for": (Table, "claim", claims_of_all_versions),
+    "a start time is that of the last version": (leaf.LeafTable, "_new_start", started_already),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_rule_that_is_taken_out_is_missed(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, wrong = PLANTED[bug]
+    monkeypatch.setattr(owner, name, wrong)
+    with pytest.raises(AssertionError, match=r"would miss|filters by|is not what was said"):
+        play(range(SEEDS))

@@ -1,0 +1,258 @@
+"""A tree of brokers that hold tables and exchange them; no sessions, streams or timers.
+
+A test says which broker hears what, and when. ``settle`` lets all tables travel until nothing is
+new; ``exchange`` lets one copy be brought up to date. Fault budget: tests crash brokers, replace
+sources, and withhold or repeat what they like; the world loses nothing by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+from gapless import Filter
+from gapless.content.merging import merge
+from gapless.content.values import Attributes
+from gapless.core.ids import BrokerId, CellId, Entry, PubendId, ShbId, VirtualTime
+from gapless.core.machine import Identity
+from gapless.core.parameters import Parameters
+from gapless.messages.propagation import TableDelta, TableFull, TableWant
+from gapless.messages.streams import AttachKind
+from gapless.propagation import Edge, Holdings, LeafTable, Outcome, Receiver, TableSender, Vector
+from gapless.propagation.sufficiency import Choice
+
+__all__ = ["Around", "Broker", "World", "cell_receiver", "leaf_receiver", "tree"]
+
+Tree = Mapping[CellId, tuple[CellId, ...]]
+
+
+def tree(*edges: str) -> dict[CellId, tuple[CellId, ...]]:
+    """Return the neighbours of each cell; an edge is written ``"a-b"``, a path ``"a-b-c"``."""
+    neighbours: dict[CellId, tuple[CellId, ...]] = {}
+    for path in edges:
+        cells = path.split("-")
+        for cell in cells:
+            neighbours.setdefault(cell, ())
+        for left, right in pairwise(cells):
+            neighbours[left] = (*neighbours[left], right)
+            neighbours[right] = (*neighbours[right], left)
+    return neighbours
+
+
+def path_between(cells: Tree, source: CellId, target: CellId) -> tuple[CellId, ...] | None:
+    """Return the cells from a cell to another, the target included, the source not."""
+    stack: list[tuple[CellId, tuple[CellId, ...]]] = [(source, ())]
+    while stack:
+        here, path = stack.pop()
+        if here == target:
+            return path
+        before = path[-2] if len(path) > 1 else (source if path else None)
+        stack += [(cell, (*path, cell)) for cell in cells.get(here, ()) if cell != before]
+    return None
+
+
+class Around:
+    """The neighbourhood of a cell: all cells up to a distance."""
+
+    def __init__(self, cells: Tree, own: CellId, reach: int) -> None:
+        self.version = 1
+        self._paths = {
+            cell: path
+            for cell in cells
+            if (path := path_between(cells, own, cell)) is not None and len(path) <= reach
+        }
+
+    def path_to(self, cell: CellId) -> tuple[CellId, ...] | None:
+        return self._paths.get(cell)
+
+
+def cell_receiver(cell: CellId) -> Receiver:
+    return Receiver(AttachKind.CELL, cell)
+
+
+def leaf_receiver(shb: ShbId) -> Receiver:
+    return Receiver(AttachKind.LEAF, str(shb))
+
+
+class Broker:
+    """A broker in one life: its leaf table and its holdings."""
+
+    def __init__(self, world: World, name: BrokerId, cell: CellId, life: int) -> None:
+        self.world = world
+        self.name = name
+        self.cell = cell
+        self.life = life
+        self.around = Around(world.cells, cell, world.parameters.reach)
+        self.holdings = Holdings(Identity(name, cell, life), world.parameters, self.around)
+        self.leaf = LeafTable(
+            self.shb,
+            life,
+            budget=world.parameters.table_conjunctions_max,
+            merge=merge,
+            log_max=world.parameters.delta_log_max,
+            bytes_max=world.parameters.frame_bytes_max,
+        )
+        for neighbour in world.cells[cell]:
+            self.holdings.add_cell(neighbour)
+        for peer in world.brokers_of(cell, name):
+            self.holdings.add_leaf(ShbId(peer, cell))
+
+    @property
+    def shb(self) -> ShbId:
+        return ShbId(self.name, self.cell)
+
+    def subscribe(self, owner: str, text: str) -> VirtualTime:
+        return self.leaf.own(owner, Filter(text).conjunctions)
+
+    def hear(self, pubend: PubendId, version: int | None = None) -> None:
+        """Learn of a pubend, by default at its newest version."""
+        home, adverts = self.world.pubends[pubend]
+        version = max(adverts) if version is None else version
+        path = self.world.path(self.cell, home)
+        direction = path[0] if path else "home"
+        self.holdings.announce(pubend, version, Filter(adverts[version]), direction)
+
+    def edge_to(self, cell: CellId) -> Edge:
+        """Return the edge in whose direction a cell lies."""
+        return self.holdings.edges[self.world.path(self.cell, cell)[0]]
+
+    def choose(
+        self, pubend: PubendId, vector: Vector | None, receiver: Receiver, control_version: int = 0
+    ) -> Choice:
+        return self.holdings.chooser.choose(pubend, vector, control_version, receiver)
+
+    def passes(
+        self,
+        pubend: PubendId,
+        vector: Vector | None,
+        receiver: Receiver,
+        event: Attributes,
+        control_version: int = 0,
+    ) -> bool:
+        """Say whether an event goes on to a receiver."""
+        choice = self.choose(pubend, vector, receiver, control_version)
+        if choice.tables is None:
+            return True
+        return bool(self.holdings.index.match(event) & choice.mask)
+
+    def claims(self, pubend: PubendId, version: int = 1) -> dict[ShbId, Entry]:
+        """Return what the broker's tables claim for a pubend: the vector it could promise."""
+        hosts = {shb for edge in self.holdings.edges.values() for shb in edge.hosts}
+        found = {shb: self.holdings.claim(shb, pubend, version) for shb in sorted(hosts)}
+        return {shb: entry for shb, entry in found.items() if entry is not None}
+
+
+class World:
+    """Cells, the brokers in them that are alive, and pubends."""
+
+    def __init__(
+        self,
+        cells: Tree,
+        brokers: Mapping[BrokerId, CellId] | None = None,
+        *,
+        parameters: Parameters | None = None,
+    ) -> None:
+        self.cells = cells
+        self._paths: dict[tuple[CellId, CellId], tuple[CellId, ...]] = {}
+        self.parameters = parameters or Parameters()
+        self.homes = dict(brokers) if brokers is not None else {cell: cell for cell in cells}
+        self.pubends: dict[PubendId, tuple[CellId, dict[int, str]]] = {}
+        self.lives: dict[BrokerId, int] = {}
+        self.now = 0
+        self.brokers: dict[BrokerId, Broker] = {}
+        for name in self.homes:
+            self.start(name)
+
+    def __getitem__(self, name: BrokerId) -> Broker:
+        return self.brokers[name]
+
+    def path(self, source: CellId, target: CellId) -> tuple[CellId, ...]:
+        """Return the cells from a cell to another, the target included, the source not."""
+        if (source, target) not in self._paths:
+            found = path_between(self.cells, source, target)
+            assert found is not None, f"there is no way from {source} to {target}"
+            self._paths[source, target] = found
+        return self._paths[source, target]
+
+    def brokers_of(self, cell: CellId, *more: BrokerId) -> list[BrokerId]:
+        """Return all brokers that belong to a cell, alive or not."""
+        return sorted({name for name, home in self.homes.items() if home == cell} | set(more))
+
+    def start(self, name: BrokerId) -> Broker:
+        """Start a broker, or start it again in a new life, empty."""
+        self.stop(name)
+        life = self.lives[name] = self.lives.get(name, 0) + 1
+        broker = self.brokers[name] = Broker(self, name, self.homes[name], life)
+        return broker
+
+    def stop(self, name: BrokerId) -> None:
+        """A broker dies; others notice."""
+        if self.brokers.pop(name, None) is not None:
+            for broker in self.brokers.values():
+                for edge in broker.holdings.edges.values():
+                    edge.lapse(name, self.now)
+
+    def advertise(self, name: str, home: CellId, text: str, *, heard_by: Iterable[str]) -> PubendId:
+        """Open a pubend, or widen its advertisement."""
+        pubend = PubendId(name)
+        adverts = self.pubends.setdefault(pubend, (home, {}))[1]
+        adverts[len(adverts) + 1] = text
+        for broker in heard_by:
+            self[broker].hear(pubend)
+        return pubend
+
+    # --- exchange --------------------------------------------------------------------------------
+
+    def sender(self, asker: Broker, sender: Broker) -> tuple[Edge, TableSender, str]:
+        """Return the asker's edge, the sender's table for it, and that table's direction."""
+        if asker.cell == sender.cell:
+            edge = asker.holdings.edges[str(sender.shb)]
+            return edge, sender.leaf.sender, str(sender.shb)
+        back = self.path(sender.cell, asker.cell)
+        return asker.edge_to(sender.cell), sender.holdings.out[back[0]].sender, back[0]
+
+    def want(self, asker: str, sender: str) -> TableWant:
+        """Take a broker as a source and return what to ask it for."""
+        source = self[sender]
+        edge, _, direction = self.sender(self[asker], source)
+        return edge.source(sender, source.cell, source.life, direction, self.now)
+
+    def answer(
+        self, asker: str, sender: str, want: TableWant
+    ) -> tuple[TableDelta, ...] | tuple[TableFull, ...]:
+        """Return what a broker says when it is asked."""
+        source = self[sender]
+        source.leaf.flush()
+        source.holdings.flush()
+        return self.sender(self[asker], source)[1].answer(want)
+
+    def exchange(self, asker: str, sender: str) -> bool:
+        """Bring one copy up to date; say whether it was not."""
+        edge = self.sender(self[asker], self[sender])[0]
+        messages = self.answer(asker, sender, self.want(asker, sender))
+        for message in messages:
+            outcome = edge.receive(sender, message)
+            assert outcome not in {Outcome.WANT, Outcome.REFUSED}, outcome
+        self[asker].holdings.tidy(self.now)
+        return bool(messages)
+
+    def links(self) -> list[tuple[str, str]]:
+        """Return who asks whom: all of the own cell, and one alive broker of each neighbour."""
+        links = []
+        for asker in self.brokers.values():
+            links += [(asker.name, peer) for peer in self.alive(asker.cell)]
+            for cell in self.cells[asker.cell]:
+                links += [(asker.name, peer) for peer in self.alive(cell)[:1]]
+        return links
+
+    def alive(self, cell: CellId) -> list[str]:
+        return [name for name in self.brokers_of(cell) if name in self.brokers]
+
+    def settle(self, *links: tuple[str, str]) -> None:
+        """Let tables travel over these links, or over all, until nothing is new."""
+        chosen = links or tuple(self.links())
+        for _ in range(100):
+            news = [self.exchange(asker, sender) for asker, sender in chosen]
+            if not any(news):
+                return
+        raise AssertionError("the tables do not settle")

@@ -1,0 +1,157 @@
+"""Naive rules, one for each run that breaks it, and what the runs have in common.
+
+A run is played by the rules, and again with its rule replaced by the naive one: then it must fail.
+An event is *lost* if a broker filters it for a receiver behind which a started subscription wants
+it; a *flood* is an event that goes on although nobody behind wants it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gapless.content.values import Attributes
+from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
+from gapless.messages.propagation import TableDelta, TableFull
+from gapless.propagation import Chooser, Edge, Outcome, OutTable, Table, Vector
+from gapless.propagation.edge import Held
+from tests.propagation.world import World, cell_receiver, tree
+
+P = PubendId("P")
+STOCK: Attributes = {"type": "stock", "symbol": "IBM", "news": True}
+OTHER: Attributes = {"type": "stock", "symbol": "T", "news": False}
+
+Patches = list[tuple[Any, str, Any]]
+
+
+def run_by_the_rules_and_without(
+    scenario: Callable[[], None], patches: Patches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scenario passes, and fails once its rule is taken out."""
+    scenario()
+    for owner, name, naive in patches:
+        monkeypatch.setattr(owner, name, naive)
+    with pytest.raises(AssertionError, match=r"lost|flood"):
+        scenario()
+
+
+def vector_of(world: World, broker: str, regime: int = 1) -> Vector:
+    """Return what a broker's tables allow it to promise to the hosts that have subscribers (R31)."""
+    members = {one.shb for one in world.brokers.values() if one.leaf.statistics()["owners"]}
+    claims = world[broker].claims(P)
+    return Vector(regime, 1, {host: claims[host] for host in claims if host in members})
+
+
+def at(counter: int, *, life: int = 1, control_version: int = 0) -> Entry:
+    return Entry(VirtualTime(life, counter), control_version)
+
+
+def shb(name: str) -> ShbId:
+    return ShbId(name, name)
+
+
+# --- naive rules ----------------------------------------------------------------------------------
+
+
+def counts_if_a_table_of_the_edge_has_it(
+    _chooser: Chooser, host: ShbId, edge: Edge, _receiver: object
+) -> bool:
+    return host in edge.hosts
+
+
+def nobody_is_late(_table: OutTable, _groups: object) -> dict[PubendId, frozenset[ShbId]]:
+    return {}
+
+
+def marked_for_ever(table: Table, host: ShbId, _pubend: PubendId, _version: int) -> Entry | None:
+    return table.entries.get(host)
+
+
+def dominated_in_vectors(edge: Edge, _matters: object) -> None:
+    """Drop old tables when current ones have as great entries, whatever they claim."""
+    current: dict[ShbId, Entry] = {}
+    for held in edge.held():
+        if held.current and held.table is not None:
+            current |= held.table.entries
+    for held in tuple(edge.held()):
+        old = {} if held.current or held.table is None else held.table.entries
+        if old and all(current.get(host, at(0)) >= entry for host, entry in old.items()):
+            edge._discard(held)
+
+
+def claims_without_control_version(
+    held: Held, host: ShbId, pubend: PubendId, vector: Vector, _control_version: int
+) -> bool:
+    assert held.table is not None
+    claim = held.table.claim(host, pubend, vector.announcement_version)
+    return claim is not None and claim.time >= vector.entries[host].time
+
+
+def elsewhere_if_another_table_has_it(
+    _chooser: Chooser, host: ShbId, edge: Edge, cell: str
+) -> bool:
+    own = [held.table for held in edge.held_of(cell) if held.table is not None]
+    return host in edge.hosts and not any(host in table.entries for table in own)
+
+
+def never_behind_a_sibling(_chooser: Chooser, _host: ShbId, _edge: Edge, _cell: str) -> bool:
+    return False
+
+
+def forgotten_at_once(edge: Edge, sender: str, _now: int) -> None:
+    """Drop a table when its source is gone, instead of keeping it as old."""
+    held = edge._held.get(sender)
+    if held is not None:
+        edge._discard(held)
+
+
+class Speaker:
+    """One broker speaks for its node: its conjunctions, with the greatest vector ever heard."""
+
+    def __init__(self) -> None:
+        self.vector: dict[tuple[int, ShbId], Entry] = {}
+        self.receive = Edge.receive
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def lapse(edge: Edge, sender: str, now: int) -> None:
+            self.lapse(edge, sender, now)
+
+        def receive(edge: Edge, sender: str, message: TableFull | TableDelta) -> Outcome:
+            return self.receive_and_mix(edge, sender, message)
+
+        monkeypatch.setattr(Edge, "lapse", lapse)
+        monkeypatch.setattr(Edge, "receive", receive)
+
+    def lapse(self, edge: Edge, sender: str, now: int) -> None:
+        for table in edge.tables():
+            self.vector.update(((id(edge), host), entry) for host, entry in table.entries.items())
+        forgotten_at_once(edge, sender, now)
+
+    def receive_and_mix(self, edge: Edge, sender: str, message: TableFull | TableDelta) -> Outcome:
+        outcome = self.receive(edge, sender, message)
+        for table in edge.tables():
+            for host, entry in table.entries.items():
+                table.entries[host] = max(entry, self.vector.get((id(edge), host), entry))
+        return outcome
+
+
+# --- a tree in which nothing of a subscription has travelled --------------------------------------
+
+
+def pruned_world() -> World:
+    """Return z-c-n-p with only weather at p; s at z wants IBM, so nothing of it travelled."""
+    world = World(tree("z-c-n-p"))
+    world.advertise("W", "p", "type = 'weather'", heard_by=world.brokers)
+    world["z"].subscribe("x", "type = 'stock' AND symbol = 'IBM'")
+    world.settle()
+    assert not world["p"].holdings.edges["n"].conjunctions
+    assert shb("z") in world["p"].holdings.edges["n"].hosts
+    return world
+
+
+def check_that_what_is_claimed_passes(world: World) -> None:
+    promised = vector_of(world, "p")
+    if shb("z") in promised.entries:
+        assert world["p"].passes(P, promised, cell_receiver("n"), STOCK), "lost"

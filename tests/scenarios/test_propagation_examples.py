@@ -1,0 +1,195 @@
+"""Worked examples of propagation, on tables alone, step by step.
+
+The numbers (14.3, …) are those of the rules' own list; P is a pubend at p. Each example is played
+again with a rule taken out, and must fail then.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.content.values import Attributes
+from gapless.core.ids import PubendId
+from gapless.propagation import Chooser, Edge, OutTable, Vector
+from tests.propagation.world import World, cell_receiver, tree
+from tests.scenarios.naive_propagation import (
+    P,
+    check_that_what_is_claimed_passes,
+    counts_if_a_table_of_the_edge_has_it,
+    forgotten_at_once,
+    never_behind_a_sibling,
+    nobody_is_late,
+    pruned_world,
+    shb,
+    vector_of,
+)
+
+
+def test_14_5_a_new_pubend_with_pruned_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    def claims() -> list[bool]:
+        """Say who claims s for P towards p: z, c, n."""
+        tables = [world[b].holdings.out[a].sender.table for b, a in ("zc", "cn", "np")]
+        return [table.claim(shb("z"), P, 1) is not None for table in tables]
+
+    def scenario() -> None:
+        world.advertise("P", "p", "type = 'stock'", heard_by=["p", "n"])
+        world.settle()
+        out = world["n"].holdings.out["p"].sender.table
+        assert P in out.known, "1"
+        assert shb("z") in out.late.get(P, ()), "lost: n speaks for those who have not heard of P"
+        assert vector_of(world, "p").entries.keys() & {shb("z")} == set()
+        world["c"].hear(P)
+        world.settle()
+        assert claims() == [False, False, False], "2"
+        world["z"].hear(P)
+        world.settle(("c", "z"))
+        world["c"].holdings.flush()
+        assert claims() == [True, True, False], "3: one hop after the other"
+        world.settle()
+        assert claims() == [True, True, True]
+        assert vector_of(world, "p").entries[shb("z")].time.counter == world["z"].leaf.time.counter
+        check_that_what_is_claimed_passes(world)
+        # 4: c restarts between; n keeps its old table until the new one claims as much
+        edge = world["n"].holdings.edges["c"]
+        world.start("c")
+        world.settle(("c", "c"), ("c", "z"), ("n", "c"))
+        assert edge.legacy is not None
+        assert edge.claim(shb("z"), P, 1) is not None
+        world["c"].hear(P)
+        world["c"].hear(PubendId("W"))
+        world.settle()
+        assert edge.legacy is None
+
+    world = pruned_world()
+    scenario()
+    world = pruned_world()
+    monkeypatch.setattr(OutTable, "_late", nobody_is_late)
+    with pytest.raises(AssertionError, match="lost"):
+        scenario()
+
+
+def test_14_5_a_subtree_that_is_cut_stays_late_and_delays_nobody() -> None:
+    world = World(tree("z-c-n-p", "n-y"))
+    world.advertise("W", "p", "type = 'weather'", heard_by=world.brokers)
+    for cell in ("z", "y"):
+        world[cell].subscribe("x", "type = 'stock'")
+    world.settle()
+    world.advertise("P", "p", "type = 'stock'", heard_by=["p", "n", "y"])
+    world.settle()
+    promised = vector_of(world, "p")
+    assert shb("y") in promised.entries
+    assert shb("z") not in promised.entries
+    assert world["p"].choose(P, promised, cell_receiver("n")).tables is not None
+
+
+# --- 14.3 and 14.4: bypass, and a router's restart ------------------------------------------------
+
+
+def wanting(name: str) -> Attributes:
+    """Return an event that only the subscription at one cell wants."""
+    return {"symbol": name}
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_14_3_bypass_of_a_dead_cell_with_two_children(
+    *, deep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def passes(receiver: str, name: str, promised: Vector) -> bool:
+        return world["a"].passes(P, promised, cell_receiver(receiver), wanting(name))
+
+    def scenario() -> None:
+        promised = vector_of(world, "p")
+        edge = world["a"].holdings.edges["n"]
+        # 1: n dies; its table is old; c and d attach at a, which takes them as sources
+        world.stop("n")
+        world["a"].holdings.tidy(world.now)
+        assert [held.current for held in edge.held()] == [False], "flood: what n said is gone"
+        # 2: only the old table is there: exact for the direction, not for each receiver
+        for receiver in ("c", "d"):
+            for name in (c, d):
+                assert passes(receiver, name, promised), "lost"
+            assert not passes(receiver, "nobody", promised), "flood"
+        # 3: tables of c and d arrive: exact for each
+        world.settle(("c", "c"), ("d", "d"), ("a", "c"), ("a", "d"))
+        assert passes("c", c, promised), "lost"
+        assert passes("d", d, promised), "lost"
+        assert not passes("c", d, promised), "flood"
+        assert not passes("c", "n", promised), "flood: n lies between a and c"
+        assert edge.claim(shb("n"), P, 1) is not None, "flood: n's own host is claimed no more"
+        # 4: a new subscription at c goes straight to a and on to p
+        world[c].subscribe("new", "symbol = 'new'")
+        world.settle((c, c), ("c", c), ("a", "c"), ("p", "a"))
+        later = vector_of(world, "p", regime=2)
+        assert later.entries[shb(c)] > promised.entries[shb(c)]
+        assert passes("c", "new", later), "lost"
+        # 6: n restarts, empty; c's table stays while c is attached
+        restarted = world.start("n")
+        restarted.hear(P)
+        assert restarted.passes(P, later, cell_receiver("c"), wanting("new")), "lost"
+        world.settle(("n", "n"), ("n", "c"), ("n", "d"), ("a", "n"))
+        assert not restarted.passes(P, later, cell_receiver("d"), wanting("new")), "flood"
+        assert passes("n", "new", later), "lost"
+
+    def bypassed() -> World:
+        world = World(tree("p-a-n-c", "n-d", *(("c-cc", "d-dd") if deep else ())))
+        world.advertise("P", "p", "", heard_by=world.brokers)
+        for cell in (c, d, "n"):
+            world[cell].subscribe("x", f"symbol = '{cell}'")
+        world.settle()
+        return world
+
+    c, d = ("cc", "dd") if deep else ("c", "d")
+    world = bypassed()
+    scenario()
+    world = bypassed()
+    if deep:
+        monkeypatch.setattr(Chooser, "_is_behind_a_sibling", never_behind_a_sibling)
+    else:
+        monkeypatch.setattr(Edge, "lapse", forgotten_at_once)
+    with pytest.raises(AssertionError, match="flood"):
+        scenario()
+
+
+def test_14_4_a_router_restarts_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scenario() -> None:
+        world = World(tree("p-n-c", "n-d"))
+        world.advertise("P", "p", "", heard_by=world.brokers)
+        for cell in ("c", "d"):
+            world[cell].subscribe("x", f"symbol = '{cell}'")
+        world.settle()
+        promised = vector_of(world, "p", 9)
+        edge = world["p"].holdings.edges["n"]
+        # 1: p keeps the old table beside the new, empty one: still exact
+        restarted = world.start("n")
+        world.exchange("p", "n")
+        (current,) = edge.held_of("n")
+        assert current.table is not None
+        assert (current.table.version, current.table.known) == (1, {}) or not current.table.known
+        for name, wanted in (("c", True), ("d", True), ("nobody", False)):
+            passed = world["p"].passes(P, promised, cell_receiver("n"), wanting(name))
+            assert passed == wanted, "flood" if passed else "lost"
+        # 2: n knows nobody, so it forwards
+        restarted.hear(P)
+        for receiver in ("c", "d"):
+            assert restarted.passes(P, promised, cell_receiver(receiver), wanting("c")), "lost"
+        # 3: with c's table the edge to c filters, with d's n is exact, and the old table goes
+        world.settle(("n", "c"))
+        assert not restarted.passes(P, promised, cell_receiver("c"), wanting("d")), "flood"
+        assert restarted.passes(P, promised, cell_receiver("d"), wanting("c"))
+        world.exchange("p", "n")
+        assert edge.legacy is not None
+        world.settle(("n", "d"), ("n", "n"), ("p", "n"))
+        assert not restarted.passes(P, promised, cell_receiver("d"), wanting("c")), "flood"
+        assert edge.legacy is None, "flood of old tables"
+
+    scenario()
+    with monkeypatch.context() as patch:
+        patch.setattr(Edge, "lapse", forgotten_at_once)
+        with pytest.raises(AssertionError, match="flood"):
+            scenario()
+    monkeypatch.setattr(Chooser, "_counts", counts_if_a_table_of_the_edge_has_it)
+    monkeypatch.setattr(
+        Edge, "settled", property(lambda _: True, lambda _edge, _value: None), raising=False
+    )
+    with pytest.raises(AssertionError, match="lost"):
+        scenario()

@@ -1,0 +1,232 @@
+"""Runs that break naive propagation, on tables alone, each by the rules and without its rule.
+
+The names (A1, …) are those of the rules' own list; P is a pubend at p.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.propagation import Chooser, Edge, OutTable, Table, Vector, sufficiency
+from tests.propagation.world import World, cell_receiver, leaf_receiver, tree
+from tests.scenarios.naive_propagation import (
+    OTHER,
+    STOCK,
+    P,
+    Speaker,
+    at,
+    check_that_what_is_claimed_passes,
+    claims_without_control_version,
+    counts_if_a_table_of_the_edge_has_it,
+    dominated_in_vectors,
+    elsewhere_if_another_table_has_it,
+    forgotten_at_once,
+    marked_for_ever,
+    nobody_is_late,
+    pruned_world,
+    run_by_the_rules_and_without,
+    shb,
+    vector_of,
+)
+
+# --- A1 -------------------------------------------------------------------------------------------
+
+
+def test_a1_an_empty_slice_is_not_sufficient(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scenario() -> None:
+        world = World(tree("p-n-c"), {"p": "p", "n": "n", "c": "c", "c'": "c"})
+        world.advertise("P", "p", "", heard_by=world.brokers)
+        subscriber = world["c'"]
+        subscriber.subscribe("x", "symbol = 'IBM'")
+        world.settle()
+        promised = vector_of(world, "p")
+        assert subscriber.shb in promised.entries
+        # n and the router c restart; n has c's table, which is complete and empty
+        world.start("n")
+        world.start("c")
+        world.exchange("n", "c")
+        assert world["n"].holdings.edges["c"].settled
+        assert world["n"].passes(P, promised, cell_receiver("c"), STOCK), "lost"
+
+    run_by_the_rules_and_without(
+        scenario,
+        [(Chooser, "_counts", counts_if_a_table_of_the_edge_has_it)],
+        monkeypatch,
+    )
+
+
+def test_an_edge_is_unsettled_until_a_whole_table_came_over_it() -> None:
+    world = World(tree("p-n-c"))
+    world.advertise("P", "p", "", heard_by=world.brokers)
+    nobody = Vector(1, 1, {})
+    assert world["n"].holdings.statistics()["unsettled"] == 3
+    assert world["n"].passes(P, nobody, cell_receiver("c"), STOCK)
+    world.settle()
+    assert world["n"].holdings.statistics()["unsettled"] == 0
+    assert not world["n"].passes(P, nobody, cell_receiver("c"), STOCK)
+
+
+# --- A3, A4: a new pubend, and subscriptions that were pruned -----------------------------------
+
+
+def test_a3_being_late_reaches_as_deep_as_the_subscribers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scenario() -> None:
+        world = pruned_world()
+        world.advertise("P", "p", "type = 'stock'", heard_by=["p"])
+        for broker in ("n", "c", "z"):
+            world[broker].hear(P)
+            world.settle()
+            check_that_what_is_claimed_passes(world)
+        assert shb("z") in vector_of(world, "p").entries
+
+    run_by_the_rules_and_without(scenario, [(OutTable, "_late", nobody_is_late)], monkeypatch)
+
+
+def test_a4_what_a_table_knows_ends_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scenario() -> None:
+        world = pruned_world()
+        world.advertise("P", "p", "type = 'stock'", heard_by=world.brokers)
+        world.settle()
+        promised = vector_of(world, "p")
+        assert shb("z") in promised.entries
+        # c restarts, knows no pubend, and learns of s from z
+        world.start("c")
+        world.settle(("c", "c"), ("c", "z"), ("n", "c"))
+        (current,) = world["n"].holdings.edges["c"].held_of("c")
+        assert current.table is not None
+        assert shb("z") in current.table.entries
+        assert not current.table.conjunctions
+        assert world["n"].passes(P, promised, cell_receiver("c"), STOCK), "lost"
+        assert not world["n"].passes(P, promised, cell_receiver("c"), OTHER), "flood"
+
+    run_by_the_rules_and_without(
+        scenario,
+        [(Table, "claim", marked_for_ever), (Edge, "drop_dominated", dominated_in_vectors)],
+        monkeypatch,
+    )
+
+
+# --- A5 -------------------------------------------------------------------------------------------
+
+
+def lagging_peer() -> tuple[World, Vector]:
+    """Cell n = {b1, b2}; a has b2's table; b1 lags behind for s2 and is ahead for s1."""
+    world = World(
+        tree("a-n", "n-s1", "n-s2"), {n: n for n in ("a", "s1", "s2")} | {"b1": "n", "b2": "n"}
+    )
+    world.advertise("P", "a", "", heard_by=world.brokers)
+    world["s1"].subscribe("x", "symbol = 'X'")
+    world["s2"].subscribe("y", "symbol = 'Y'")
+    world.settle(*world.links(), ("a", "b2"))
+    world["s2"].subscribe("z", "symbol = 'IBM'")
+    world.settle(("s2", "s2"), ("b2", "s2"), ("a", "b2"))
+    world["a"].holdings.edges["n"].lapse("b1", 0)
+    world["a"].holdings.edges["n"].fold("b1", 0)
+    world["a"].holdings.tidy(0)
+    return world, vector_of(world, "a")
+
+
+def test_a5_tables_of_two_brokers_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scenario() -> None:
+        world, promised = lagging_peer()
+        edge = world["a"].holdings.edges["n"]
+        assert [held.sender for held in edge.held()] == ["b2"]
+        # the source moves to b1, which lags for s2 and hears of a change at s1
+        world["s1"].subscribe("w", "symbol = 'W'")
+        world.settle(("s1", "s1"), ("b1", "s1"))
+        edge.lapse("b2", world.now)
+        world.exchange("a", "b1")
+        assert edge.claim(shb("s1"), P, 1) == at(2)
+        assert world["a"].passes(P, promised, cell_receiver("n"), STOCK), "lost"
+        choice = world["a"].choose(P, promised, cell_receiver("n"))
+        assert choice.tables is not None, "flood"
+        assert not world["a"].passes(P, promised, cell_receiver("n"), OTHER), "flood"
+        # b1 catches up: the old table is not needed any more
+        world.settle(("b1", "s2"), ("a", "b1"))
+        assert [held.sender for held in edge.held()] == ["b1"]
+
+    scenario()
+    Speaker().install(monkeypatch)
+    with pytest.raises(AssertionError, match="lost"):
+        scenario()
+
+
+def test_a5_taking_the_vector_as_sent_floods(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, promised = lagging_peer()
+    monkeypatch.setattr(Edge, "lapse", forgotten_at_once)
+    world["a"].holdings.edges["n"].lapse("b2", world.now)
+    world.exchange("a", "b1")
+    assert world["a"].choose(P, promised, cell_receiver("n")).tables is None
+
+
+# --- A16 (a) --------------------------------------------------------------------------------------
+
+
+def test_a16_a_filter_needs_the_control_version_of_the_piece(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def scenario() -> None:
+        world = World(tree("p-n-c"))
+        world.advertise("P", "p", "", heard_by=world.brokers)
+        subscriber = world["c"]
+        subscriber.leaf.restrict(10)
+        subscriber.subscribe("x at 10", "news = TRUE AND symbol = 'T'")
+        world.settle()
+        promised = vector_of(world, "p")
+        # version 11 grants all news; p stamps it at once, the routers do not know of it
+        for broker, receiver in (("p", "n"), ("n", "c")):
+            passes = world[broker].passes
+            assert passes(P, promised, cell_receiver(receiver), STOCK, 11), "lost"
+            assert not passes(P, promised, cell_receiver(receiver), STOCK, 10), "flood"
+        subscriber.leaf.restrict(11)
+        subscriber.subscribe("x at 11", "news = TRUE")
+        world.settle()
+        assert world["p"].choose(P, promised, cell_receiver("n"), 11).tables is not None
+        assert world["p"].passes(P, promised, cell_receiver("n"), STOCK, 11)
+
+    run_by_the_rules_and_without(
+        scenario, [(sufficiency, "_suffices", claims_without_control_version)], monkeypatch
+    )
+
+
+# --- A25 ------------------------------------------------------------------------------------------
+
+
+def test_a25_a_table_from_beyond_does_not_show_a_host_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def scenario() -> None:
+        world = World(tree("p-n-c-z"))  # z is outside p's neighbourhood
+        world.advertise("P", "p", "", heard_by=world.brokers)
+        world["z"].subscribe("x", "symbol = 'IBM'")
+        world["n"].subscribe("y", "symbol = 'T'")
+        world.settle()
+        promised = vector_of(world, "p")
+        world.stop("n")
+        world.exchange("p", "c")  # bypass
+        world.now += 10**12
+        world["p"].holdings.tidy(world.now)  # what n said is forgotten; c's table is left
+        n = world.start("n")
+        n.hear(P)
+        n.subscribe("y", "symbol = 'T'")
+        world.settle(("n", "n"), ("p", "n"))
+        assert [held.cell for held in world["p"].holdings.edges["n"].held()] == ["c", "n"]
+        assert world["p"].passes(P, promised, cell_receiver("n"), STOCK), "lost"
+
+    run_by_the_rules_and_without(
+        scenario,
+        [(Chooser, "_is_behind_a_sibling", elsewhere_if_another_table_has_it)],
+        monkeypatch,
+    )
+
+
+def test_a_leaf_is_fed_by_its_own_table_only() -> None:
+    world = World(tree("p-n"), {"p": "p", "n1": "n", "n2": "n"})
+    world.advertise("P", "p", "", heard_by=world.brokers)
+    world["n1"].subscribe("x", "symbol = 'IBM'")
+    world["n2"].subscribe("y", "symbol = 'T'")
+    world.settle()
+    promised = vector_of(world, "p")
+    router = world["n1"]
+    assert router.passes(P, promised, leaf_receiver(world["n1"].shb), STOCK)
+    assert not router.passes(P, promised, leaf_receiver(world["n2"].shb), STOCK)
