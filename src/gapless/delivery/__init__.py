@@ -16,8 +16,16 @@ The room's passive parts, which act on nothing but themselves:
 - :mod:`.curiosity`: what was asked for, by whom and when (GD 2.1.1, 3.1, 3.2; R37, R45)
 - :mod:`.stamped`, :mod:`.repetition`: their ranges with times, and GD's nack repetition threshold
 
-Their users, the pubend, the router's streams, the subend, reports and replay, belong in this room
-too.
+The parts that act, each through the context it is given:
+
+- :mod:`.pubend`: takes publications, gives them ticks, logs before it tells (GD 2.2; R27 to R32)
+- :mod:`.members`: whom a pubend serves, and how far its log must be kept (R53 to R56)
+- :mod:`.regimes`: what a regime number means, told once per session (R31, R39)
+- :mod:`.feed`: a receiver's hold on a feeder nearer to the pubend (R7 to R9)
+- :mod:`.router`: knowledge in by a feed, out by attachments, filtered or whole (GD 3.1; R10, R34 to R40)
+- :mod:`.acks`: reports on their way up, joined at every router (GD 3.1; R41, R52)
+
+The subend, replay and total order belong in this room too.
 
 Invariants:
 
