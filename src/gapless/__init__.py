@@ -15,8 +15,13 @@ True
 
 from __future__ import annotations
 
-from gapless.content import F, Filter, MatchIndex
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from gapless.core.errors import FilterLimitError, FilterSyntaxError, GaplessError
+
+if TYPE_CHECKING:
+    from gapless.content import F, Filter, MatchIndex
 
 __all__ = [
     "F",
@@ -29,3 +34,16 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import the content layer when it is first asked for.
+
+    So the command line can start, and say what is wrong, where the environment asks for a matching
+    kernel that does not exist.
+    """
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module("gapless.content"), name)
+    globals()[name] = value
+    return value

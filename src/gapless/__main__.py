@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gapless.cli.main import main
+from gapless.cli.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

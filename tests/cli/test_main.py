@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 import gapless
-from gapless.cli import doctor
+from gapless.cli import doctor, entry
 from gapless.cli.main import EXIT_INTERRUPTED, EXIT_WRONG_INPUT, main
+from gapless.core.errors import UsageError
 
 
 def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,3 +78,38 @@ def test_the_module_runs_as_the_command() -> None:
         [sys.executable, "-m", "gapless", "--version"], capture_output=True, text=True, check=True
     )
     assert ran.stdout == f"gapless {gapless.__version__}\n"
+
+
+def test_a_filter_that_is_read_as_an_option_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "-a > 1"]) == EXIT_WRONG_INPUT
+    assert "gapless explain -- '-a > 1'" in capsys.readouterr().err
+    assert main(["explain", "--", "-a > 1"]) == 0
+    assert "-a > 1" in capsys.readouterr().out
+    assert main(["explain"]) == EXIT_WRONG_INPUT
+    assert "hint" not in capsys.readouterr().err
+
+
+def test_what_is_wrong_with_the_environment_is_one_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Refusing(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise UsageError("kernel 'fast' is neither 'compiled' nor 'twin'")
+
+    monkeypatch.setitem(sys.modules, "gapless.cli.main", Refusing("gapless.cli.main"))
+    monkeypatch.setattr(sys, "argv", ["gapless", "doctor"])
+    assert entry.main() == EXIT_WRONG_INPUT
+    captured = capsys.readouterr()
+    assert captured.err == "error: kernel 'fast' is neither 'compiled' nor 'twin'\n"
+    monkeypatch.setattr(sys, "argv", ["gapless", "--debug", "doctor", "--json"])
+    assert entry.main() == EXIT_WRONG_INPUT
+    captured = capsys.readouterr()
+    assert "Traceback" in captured.err
+    assert json.loads(captured.err.splitlines()[-1])["error"].startswith("kernel 'fast'")
+
+
+def test_the_package_can_be_imported_without_choosing_a_kernel() -> None:
+    program = "import sys, gapless, gapless.cli.entry; sys.exit('gapless.content' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        _ = gapless.nonsense

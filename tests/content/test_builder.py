@@ -140,6 +140,9 @@ def test_a_built_filter_can_be_pickled() -> None:
         (lambda: F.x > 1 and F.y > 2, "instead of and, or, not"),
         (lambda: not F.x.is_null(), "instead of and, or, not"),
         (lambda: 5 in F.x, "use in_"),
+        (lambda: F.x.like("x", escape=5), "escape is one character, not a int"),  # type: ignore[arg-type]
+        (lambda: F.x[1], "an attribute's name is a str, not a int"),  # type: ignore[index]
+        (lambda: F[1], "an attribute's name is a str, not a int"),  # type: ignore[index]
         (lambda: list(F.x), "cannot be iterated"),
     ],
 )
@@ -157,9 +160,10 @@ def test_python_that_means_something_else_is_a_type_error(
     [
         (lambda: F.x.in_(float("nan")), "nan is not a number that a filter can hold"),
         (lambda: F.x < float("inf"), "inf is not a number that a filter can hold"),
-        (lambda: F.x == 2**63, "9.22337e+18 does not fit into 64 bits; use a float"),
+        (lambda: F.x == 2**63, "about 2**63 does not fit into 64 bits; use a float"),
         (lambda: F.x.between(-(2**63) - 1, 0), "does not fit into 64 bits"),
         (lambda: F.x + 2**64 > 0, "does not fit into 64 bits"),
+        (lambda: F.x > 10**400, "about 2**1328 does not fit into 64 bits; use a float"),
         (lambda: F.x == "\ud800", "half of a surrogate pair"),
         (lambda: F["\ud800"] == 1, "half of a surrogate pair"),
         (F.x.in_, "in_() needs at least one value"),
@@ -207,6 +211,23 @@ def test_arithmetic_is_bounded() -> None:
     assert (total(limits.FILTER_OPERATORS_MAX) > 0).matches({"a": 1})
     with pytest.raises(FilterLimitError, match="FILTER_OPERATORS_MAX"):
         total(limits.FILTER_OPERATORS_MAX + 1)
+
+
+class Name(enum.StrEnum):
+    PRICE = "price"
+
+
+class Mixed(str, enum.Enum):  # noqa: UP042 - its members print as Mixed.UNIT
+    UNIT = "unit"
+
+
+def test_a_member_of_an_enum_is_the_str_that_it_holds() -> None:
+    assert (F[Name.PRICE] > 1) == Filter("price > 1")
+    assert (F.order[Mixed.UNIT] == Mixed.UNIT) == Filter("order.unit = 'unit'")
+    assert F.x.like(Mixed.UNIT) == Filter("x LIKE 'unit'")
+    made = F[Name.PRICE] + 1 > 2
+    assert type(made.conjunctions[0].constraints[0][0]) is str
+    assert pickle.loads(pickle.dumps(made)) == Filter(str(made)) == made  # noqa: S301
 
 
 # --- Python's own protocols ---------------------------------------------------------------------

@@ -166,7 +166,13 @@ def _terms(depth: int) -> list[Term]:
         return LEAVES
     smaller = _terms(depth - 1)
     some = smaller[:: max(1, len(smaller) // 12)]
-    made: list[Term] = [Negative(one) for one in some if not isinstance(one, Constant)]
+    made: list[Term] = [
+        Negative(one)
+        for one in some
+        if not isinstance(one, Constant)
+        # three signs are one before a term is made
+        and not (isinstance(one, Negative) and isinstance(one.operand, Negative))
+    ]
     for operator, left, right in itertools.product("+-*/%", some, some):
         if not (isinstance(left, Constant) and isinstance(right, Constant)):
             made.append(Arithmetic(operator, left, right))
@@ -210,7 +216,8 @@ def test_plain_names_are_written_plainly(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "a b", "1a", "a.", ".a", "a..b", "a.1", "a-b", 'say "hi"', "'", "\n", *sorted(KEYWORDS)]
+    "name",
+    ["", "a b", "1a", "a.", ".a", "a..b", "a.1", "a-b", 'say "hi"', "'", "\n", *sorted(KEYWORDS)],
 )
 def test_other_names_are_written_in_quotes(name: str) -> None:
     text = attribute_text(name)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from gapless.content.conjunction import EVERYTHING
 from gapless.content.filter import Filter
+from gapless.content.matching import MatchIndex
 from gapless.content.values import Attributes
 from gapless.core.errors import (
     AttributeValueError,
@@ -342,3 +345,78 @@ def test_filters_that_exclude_each_other_do_not_intersect(left: str, right: str)
 def test_filters_that_an_event_can_meet_together_intersect(left: str, right: str) -> None:
     assert Filter(left).intersects(Filter(right))
     assert Filter(right).intersects(Filter(left))
+
+
+@pytest.mark.parametrize("other", ["a = 1", None, EVERYTHING])
+def test_only_filters_are_compared_with_filters(other: object) -> None:
+    for method in ("covers", "intersects"):
+        with pytest.raises(TypeError, match=rf"{method}\(\) takes a Filter, not a "):
+            getattr(Filter("a = 1"), method)(other)
+
+
+# --- values that are none -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**400, b"x", [1], {}, object()])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = 1",
+        "a > 1",
+        "a >= 1",
+        "a < 1",
+        "a BETWEEN 1 AND 2",
+        "a = 'x'",
+        "a > 'x'",
+        "a IN (1, 2, 'x')",
+        "a LIKE '%x_'",
+        "a IS NULL",
+        "a IS NOT NULL",
+        "a",
+        "a / 2 > 1",
+        "a < b",
+        "a = 1 AND c = 1",
+        "c = 1 AND a > 1",
+        "b > 1 OR a = 1",
+        "b = 2 OR c = 3 OR a = 'x' AND d = 1",
+    ],
+)
+def test_a_filter_refuses_the_values_that_an_index_refuses(text: str, value: object) -> None:
+    made = Filter(text)
+    index = MatchIndex()
+    index.add("key", made)
+    for rest in ({}, {"b": 2, "c": 3}, {"b": 0, "c": 1}):
+        event: Any = {"a": value, **rest}
+        with pytest.raises(AttributeValueError):
+            made.matches(event)
+        with pytest.raises(AttributeValueError):
+            index.match(event)
+        unnamed: Any = {"z": value, **rest}
+        assert made.matches(unnamed) == bool(index.match(unnamed))
+
+
+@pytest.mark.parametrize("kernel", ["twin", None])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a LIKE 'x\ud7ff%'",
+        "a NOT LIKE 'x\ud7ff%'",
+        "a LIKE 'x\ud7ff%b'",
+        "a >= 'x\ud7ff' AND a NOT LIKE 'x\ud7ff%'",
+    ],
+)
+def test_a_prefix_before_the_surrogates_matches_what_begins_with_it(
+    text: str, kernel: str | None
+) -> None:
+    made = Filter(text)
+    pattern = re.compile("x\ud7ff.*b" if text.endswith("%b'") else "x\ud7ff.*")
+    index = MatchIndex(kernel=kernel)
+    index.add("key", made)
+    for end in ("", "\ud7ff", "\ud7ffb", "\ud800", "\udfff", "\ud800b", "\ue000", "y"):
+        value = "x" + end
+        begins = pattern.fullmatch(value) is not None
+        expected = (
+            value > "x\ud7ff" and not begins if ">=" in text else begins is ("NOT" not in text)
+        )
+        assert made.matches({"a": value}) is expected
+        assert bool(index.match({"a": value})) is expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from typing import SupportsIndex
 
 import pytest
@@ -176,12 +177,50 @@ def test_matching_costs_time_linear_in_the_text(pattern: str) -> None:
         assert text.asked <= size + 2 * len(pattern)
 
 
-def test_the_memory_of_patterns_is_bounded() -> None:
-    like._pieces_of.clear()
-    for number in range(like._PIECES_KEPT + 10):
-        assert Pattern.parse(f"%{number}").matches(f"x{number}")
-    assert len(like._pieces_of) <= like._PIECES_KEPT
-    assert Pattern.parse("%1").matches("x1")
+def test_the_memory_of_patterns_is_bounded_by_what_they_weigh(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(like, "MEMORY_MAX", 100_000)
+    memory = like._compiled
+    memory.clear()
+    kept = 0
+    for number in range(200):
+        assert Pattern.parse(f"%{number}_").matches(f"x{number}y")
+        assert memory.weight == sum(map(like._weight, memory)) <= like.MEMORY_MAX
+        kept = max(kept, len(memory))
+    assert 10 < kept < 100
+    assert Pattern.parse("%1_").matches("x1y")
+
+
+def test_a_pattern_too_heavy_for_the_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(like, "MEMORY_MAX", 100_000)
+    like._compiled.clear()
+    heavy = Pattern.parse("%x_" + "".join(map(chr, range(1_000, 3_000))) + "%")
+    assert not heavy.matches("x" * 3_000)
+    assert not like._compiled
+
+
+def test_thousands_of_patterns_of_the_usual_size_are_kept() -> None:
+    usual = like._weight(Pattern.parse("%customer-0001_z%").tokens)
+    assert like.MEMORY_MAX // usual > 4_000
+
+
+def test_the_estimate_of_a_pattern_is_above_what_it_takes() -> None:
+    for text in ("%a_b%", "%x_" + "".join(map(chr, range(1_000, 3_000))) + "%", "a%" * 300):
+        pattern = Pattern.parse(text)
+        pattern.matches("x" * 3_000)
+        compiled = like._compiled[pattern.tokens]
+        tables = [compiled.masks[2], *(piece._automaton()[0] for piece in compiled.pieces)]
+        taken = sum(sys.getsizeof(bits) for table in tables for bits in table.values())
+        taken += sum(map(sys.getsizeof, tables)) + sum(map(sys.getsizeof, compiled.symbols))
+        assert taken <= like._weight(pattern.tokens)
+
+
+def test_no_table_is_made_for_a_text_shorter_than_the_piece() -> None:
+    pattern = Pattern.parse("%x_" + "".join(map(chr, range(1_000, 3_000))) + "%")
+    like._compiled.clear()
+    assert not pattern.matches("hello")
+    assert all(piece._shifts is None for piece in like._compiled[pattern.tokens].pieces)
 
 
 # --- comparing patterns -------------------------------------------------------------------------

@@ -7,10 +7,14 @@ import random
 
 import pytest
 
+from gapless.content import normal as normal_form
 from gapless.content.conjunction import Conjunction
+from gapless.content.like import Pattern
 from gapless.content.normal import disjoined, normalise
 from gapless.content.parser import parse
+from gapless.content.text import conjunction_text
 from gapless.content.values import Value
+from gapless.content.valueset import one_of
 from gapless.core import limits
 from gapless.core.errors import FilterLimitError
 
@@ -340,6 +344,67 @@ def test_as_many_cut_points_as_allowed_and_no_more(separator: str) -> None:
     ((_, allowed),) = one.constraints
     assert len(allowed.numbers) == limits.FILTER_CONSTRAINTS_MAX
     assert limit_of(opening + separator.join(values) + closing) == "FILTER_CONSTRAINTS_MAX"
+
+
+def test_texts_beside_patterns_are_charged_before_they_are_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = 0
+    matches = Pattern.matches
+
+    def counted(pattern: Pattern, text: str) -> bool:
+        nonlocal tried
+        tried += 1
+        return matches(pattern, text)
+
+    monkeypatch.setattr(Pattern, "matches", counted)
+    patterns = [f"x LIKE '%{i:03}_z%'" for i in range(150)]
+    texts = [f"'{i:03}qz{i}'" for i in range(1_500)]
+    either = [f"x = {text}" for text in texts]
+    listed = ", ".join(texts)
+    assert limit_of(" OR ".join(patterns + either)) == "FILTER_STEPS_MAX"
+    assert limit_of(" OR ".join([*patterns, f"x NOT IN ({listed})"])) == "FILTER_STEPS_MAX"
+    assert tried == 0
+    assert len(normal(" OR ".join(patterns[:20] + either[:300]))) == 21
+    assert 0 < tried <= limits.FILTER_STEPS_MAX
+
+
+def test_texts_and_patterns_that_must_both_hold_are_charged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(normal_form, "FILTER_STEPS_MAX", 10_000)
+    listed = ", ".join(f"'{i:03}'" for i in range(500))
+    patterns = [f"x LIKE '%{i}%'" for i in range(100)]
+    with pytest.raises(FilterLimitError):
+        normal(" AND ".join([f"x IN ({listed})", *patterns]))
+    with pytest.raises(FilterLimitError):
+        normal(f"(x IN ({listed}) OR y = 1) AND ({' AND '.join(patterns)} OR y = 2)")
+    assert written(f"x IN ({listed}) AND x LIKE '%49_'")[0].startswith("x IN ('490', '491'")
+
+
+def test_points_at_the_ends_of_a_range_are_settled_in_one_step() -> None:
+    ends = " OR ".join(f"x > '{i:03}a' AND x < '{i:03}b'" for i in range(100))
+    (plain, _) = normal(f"x LIKE '%_a' OR {ends}")
+    (_, allowed) = plain.constraints[0]
+    assert allowed.contains("007a")
+    assert not allowed.contains("007b")
+
+
+def test_a_normal_form_whose_text_could_not_be_read_again_is_refused() -> None:
+    def product(length: int) -> str:
+        sides = [
+            "(" + " OR ".join(f"{side}{'n' * length}{i} = 1" for i in range(16)) + ")"
+            for side in "ab"
+        ]
+        return " AND ".join(sides)
+
+    assert len(normal(product(100))) == 256
+    assert limit_of(product(1_000)) == "FILTER_TEXT_MAX"
+    most = limits.FILTER_TEXT_MAX
+    (one,) = normal(f"a = '{'x' * (most - 6)}'")
+    assert len(conjunction_text(one)) == most
+    with pytest.raises(FilterLimitError, match="FILTER_TEXT_MAX"):
+        disjoined([Conjunction((("a" * most, one_of([1])),))])
 
 
 def test_many_conditions_on_one_attribute_are_one_sweep() -> None:

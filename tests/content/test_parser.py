@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gapless.content.condition import (
-    All,
-    Any,
+    AllOf,
+    AnyOf,
     Condition,
     Not,
     Test,
@@ -37,9 +37,9 @@ def subject_text(text: str) -> str:
 
 def shape(condition: Condition) -> str:
     """Write a condition with all its parentheses, and tests by their subject."""
-    if isinstance(condition, All):
+    if isinstance(condition, AllOf):
         return "(" + " & ".join(map(shape, condition.parts)) + ")"
-    if isinstance(condition, Any):
+    if isinstance(condition, AnyOf):
         return "(" + " | ".join(map(shape, condition.parts)) + ")"
     if isinstance(condition, Not):
         return "~" + shape(condition.operand)
@@ -93,11 +93,12 @@ def test_or_binds_less_than_and_and_and_less_than_not(text: str, expected: str) 
         ("a - (b - c) > 0", "a - (b - c)"),
         ("a / b * c > 0", "a / b * c"),
         ("a % b + c > 0", "a % b + c"),
-        ("-a * b > 0", "(-a) * b"),
+        ("-a * b > 0", "-a * b"),
         ("-(a * b) > 0", "-(a * b)"),
-        ("a - -b > 0", "a - (-b)"),
-        ("- - a > 0", "-(-a)"),
-        ("a * -2 > 0", "a * (-2)"),
+        ("a - -b > 0", "a - -b"),
+        ("- - a > 0", "- -a"),
+        ("- - - a > 0", "-a"),
+        ("a * -2 > 0", "a * -2"),
         ("+a > 0", "a + 0"),
         ("+(a * b) > 0", "a * b"),
         ("a + 2 * 3 > 0", "a + 6"),
@@ -320,7 +321,10 @@ def test_a_constant_keeps_its_type_in_arithmetic() -> None:
         # operators without operands, chains
         ("price >", 7, "expected a value after '>', found the end of the filter"),
         ("a = = 1", 4, "expected a value after '=', found '='"),
-        ("a == 1", 3, "expected a value after '=', found '='"),
+        ("a == 1", 2, "write = instead of =="),
+        ("a => 1", 2, "write >= instead of =>"),
+        ("a =< 1", 2, "write <= instead of =<"),
+        ("a > < 1", 4, "expected a value after '>', found '<'"),
         ("= 1", 0, "expected a condition, found '='"),
         ("AND a", 0, "expected a condition, found AND"),
         ("a AND", 5, "expected a condition, found the end of the filter"),
@@ -430,14 +434,15 @@ def test_values_nest_to_the_limit() -> None:
 
 @pytest.mark.parametrize("sign", ["-", "+"])
 def test_signs_nest_to_the_limit(sign: str) -> None:
-    parse("a = " + sign * limits.FILTER_NESTING_MAX + "1")
-    assert limit_of("a = " + sign * (limits.FILTER_NESTING_MAX + 1) + "1") == "FILTER_NESTING_MAX"
+    parse("a = " + sign * limits.FILTER_NESTING_MAX + "b")
+    assert limit_of("a = " + sign * (limits.FILTER_NESTING_MAX + 1) + "b") == "FILTER_NESTING_MAX"
+    parse("a = " + sign * (limits.FILTER_NESTING_MAX + 1) + "1")  # the last one is the literal's
     assert limit_of(sign * 60_000) == "FILTER_NESTING_MAX"
 
 
 def test_a_chain_of_conditions_is_no_nesting() -> None:
     condition = parse(" OR ".join(["a = 1"] * 5_000))
-    assert isinstance(condition, Any)
+    assert isinstance(condition, AnyOf)
     assert len(condition.parts) == 5_000
     assert condition.depth == 1
 
@@ -459,3 +464,23 @@ def test_a_value_has_as_many_operators_as_allowed_and_no_more() -> None:
 def test_the_operators_of_one_value_do_not_count_for_another() -> None:
     value = "a" + " + a" * limits.FILTER_OPERATORS_MAX
     parse(f"{value} > 0 AND {value} < 9 AND {value} <> {value.replace('a', 'b')}")
+
+
+def test_a_long_name_or_text_is_cut_in_the_message() -> None:
+    for text in (
+        "a " + "b" * 60_000,
+        "a + '" + "b" * 60_000 + "' > 1",
+        "a + 1 = '" + "b" * 60_000 + "'",
+    ):
+        with pytest.raises(FilterSyntaxError) as caught:
+            parse(text)
+        assert len(str(caught.value)) < 400
+
+
+def test_a_pattern_that_has_to_be_searched_is_bounded() -> None:
+    most = limits.FILTER_PATTERN_MAX
+    parse(f"a LIKE '%{'x' * (most - 1)}'")
+    assert limit_of(f"a LIKE '%{'x' * most}'") == "FILTER_PATTERN_MAX"
+    assert limit_of(f"a NOT LIKE '{'_' * (most + 1)}'") == "FILTER_PATTERN_MAX"
+    parse(f"a LIKE '{'x' * 10 * most}%'")  # a mere range of texts
+    parse(f"a LIKE '{'x' * 10 * most}'")

@@ -91,7 +91,10 @@ from gapless.content.valueset import NOTHING, ValueSet, one_of
         "a * b BETWEEN 1 AND 2",
         "a - (b - c) > 0",
         "-a + b <> 0",
-        "a * (-2) <= -3",
+        "a * -2 <= -3",
+        "-a * b - -c > 0",
+        "- -a > 1",
+        "-(a - b) > 1",
         "a + 1.0 > 0",
         "a / b % c IN (1, 2)",
         "(a + b <= 0 OR a + b > 0)",
@@ -165,3 +168,56 @@ def test_constraints_that_a_term_implies_are_left_out() -> None:
     assert made == Filter("a < b")
     assert str(Filter("a + b > 1 AND (a <= 0 OR a > 0)")) == "a + b > 1"
     assert str(Filter("a + b > 1 AND a = b")) == "a + b > 1 AND a = b"
+
+
+def test_the_sign_of_a_zero_is_not_written() -> None:
+    for plain, signed in (("a + 0.0 > 1", "a + -0.0 > 1"), ("a * 0.0 = b", "a * (0.0 * -1) = b")):
+        assert Filter(plain) == Filter(signed)
+        assert str(Filter(plain)) == str(Filter(signed))
+        assert hash(Filter(plain)) == hash(Filter(signed))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- " * 60 + "a > 1",
+        "- " * 61 + "a > 1",
+        "a - (" * 97 + "-b" + ")" * 97 + " > 1",
+        "a - (" * 97 + "2 - 7 + b" + ")" * 97 + " > 1 OR FALSE",
+        "NOT (" + "-(a - " * 49 + "b" + ")" * 49 + " <> 1)",
+        "-(" + "a - (" * 96 + "b" + ")" * 97 + " BETWEEN 1 AND 2",
+    ],
+)
+def test_the_most_deeply_nested_values_read_back(text: str) -> None:
+    made = Filter(text)
+    assert Filter(str(made)) == made
+    either = made | ~made  # in parentheses
+    assert Filter(str(either)) == either
+
+
+BEFORE = "\ud7ff"
+"""The last character before the surrogates, which no text has alone."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a LIKE '{BEFORE}%'",
+        f"a NOT LIKE 'x{BEFORE}%'",
+        f"a >= 'm' AND (a < 'x{BEFORE}' OR a LIKE 'x{BEFORE}%')",
+        f"a > 'x{BEFORE}' AND a NOT LIKE 'x{BEFORE}%'",
+        f"a > 'x{BEFORE}' AND a NOT LIKE 'x{BEFORE}%' AND a < 'x{BEFORE}'",
+        f"a < 'z' AND a NOT LIKE 'x{BEFORE}%' AND a NOT IN ('b', 'y')",
+        f"(a <= 'b' OR a LIKE '{BEFORE}%') AND b = 1",
+        f"a NOT LIKE 'x{BEFORE}%' AND a NOT BETWEEN 'x{BEFORE}' AND 'y'",
+        f"a > 'x{BEFORE}b' AND (a < 'x{BEFORE}' OR a LIKE 'x{BEFORE}%' OR a IS NULL)",
+        f"a LIKE 'x{BEFORE}%' OR a LIKE '%x_'",
+        f"a < 'b' OR a LIKE '{BEFORE}%' OR a LIKE '_'",
+        f"a LIKE '{BEFORE}{BEFORE}\U0010ffff%'",
+    ],
+)
+def test_what_ends_below_the_surrogates_can_be_sent_and_reads_back(text: str) -> None:
+    made = Filter(text)
+    str(made).encode()
+    assert Filter(str(made)) == made
+    assert Filter(str(~made)) == ~made

@@ -7,7 +7,7 @@ import pytest
 from gapless.content.values import (
     Number,
     Value,
-    canonical_number,
+    canonical,
     check_attributes,
     check_value,
 )
@@ -27,8 +27,10 @@ def test_values_are_bools_64_bit_ints_floats_texts_or_missing(value: Value | Non
     [
         (b"x", "attribute 'a' is a bytes; use a bool, an int, a float or a str"),
         ([1], "attribute 'a' is a list"),
-        (2**63, "attribute 'a' is 9.22337e+18, which does not fit into 64 bits"),
-        (-(2**63) - 1, "does not fit into 64 bits"),
+        (2**63, "attribute 'a' is about 2**63, which does not fit into 64 bits"),
+        (-(2**63) - 1, "attribute 'a' is about -2**63, which does not fit into 64 bits"),
+        (10**400, "attribute 'a' is about 2**1328, which does not fit into 64 bits"),
+        ("x\ud800", "attribute 'a' has half of a surrogate pair at index 1, which is not a text"),
     ],
 )
 def test_anything_else_is_refused_with_its_name(value: object, problem: str) -> None:
@@ -40,6 +42,14 @@ def test_anything_else_is_refused_with_its_name(value: object, problem: str) -> 
 def test_names_are_texts() -> None:
     with pytest.raises(AttributeValueError, match="attribute name 5 is not a str"):
         check_attributes({5: 1})  # type: ignore[dict-item]
+    with pytest.raises(AttributeValueError, match="has half of a surrogate pair at index 0"):
+        check_attributes({"\udfff": 1})
+
+
+def test_a_long_name_is_cut_in_the_message() -> None:
+    with pytest.raises(AttributeValueError) as caught:
+        check_value("n" * 60_000, [])
+    assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize(
@@ -57,5 +67,5 @@ def test_names_are_texts() -> None:
     ],
 )
 def test_a_whole_number_has_one_form(value: Number, expected: Number) -> None:
-    found = canonical_number(value)
+    found = canonical(value)
     assert (found, type(found)) == (expected, type(expected))

@@ -1,4 +1,4 @@
 """The ``gapless`` command: one module a subcommand, which gathers facts and shows them.
 
-The entry point is :func:`gapless.cli.main.main`.
+It starts in :mod:`gapless.cli.entry`; :mod:`gapless.cli.main` has all options.
 """

@@ -11,6 +11,7 @@ from rich.text import Text
 from gapless import Filter
 from gapless.cli.output import console, print_json
 from gapless.content.conjunction import EVERYTHING, Conjunction
+from gapless.content.expression import literal_text
 from gapless.content.values import Attributes, Value, check_attributes
 from gapless.content.valueset import ANY_NUMBER
 from gapless.core.errors import UsageError
@@ -137,17 +138,7 @@ def part_table(conditions: tuple[Part, ...]) -> Table:
     table.add_column(overflow="fold")
     table.add_column(overflow="fold", style="dim")
     for part in conditions:
-        fact = f"{part.subject}: {spelled(part.value)}"
+        value = "no value" if part.value is None else literal_text(part.value)
+        fact = f"{part.subject}: {value}"
         table.add_row(verdict(holds=part.holds, yes="yes", no="no"), Text(part.text), Text(fact))
     return table
-
-
-def spelled(value: Value | None) -> str:
-    """A value as a selector would spell it."""
-    if value is None:
-        return "no value"
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    return repr(value)

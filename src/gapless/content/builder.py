@@ -28,8 +28,8 @@ from gapless.content.condition import (
 from gapless.content.expression import Attribute, Constant
 from gapless.content.filter import Filter
 from gapless.content.like import Pattern
-from gapless.content.values import Value
-from gapless.core.errors import FilterError, FilterTypeError
+from gapless.content.values import Value, magnitude
+from gapless.core.errors import FilterError, FilterTypeError, shortened
 from gapless.core.limits import INT_MAX, INT_MIN
 
 __all__ = ["Expression", "F"]
@@ -57,8 +57,10 @@ class Expression:
         """Return the attribute with this name after a dot: ``F.order["unit price"]``."""
         term = self._operand.term
         if not isinstance(term, Attribute):
-            raise FilterTypeError(f"only an attribute has parts; this is arithmetic: {term}")
-        return _attribute(f"{term.name}.{name}")
+            raise FilterTypeError(
+                f"only an attribute has parts; this is arithmetic: {shortened(str(term))}"
+            )
+        return _attribute(f"{term.name}.{_plain_name(name)}")
 
     # --- comparisons ---
 
@@ -97,14 +99,18 @@ class Expression:
 
     def like(self, pattern: str, escape: str | None = None) -> Filter:
         """Say that the attribute is a text that fits: ``%`` is any run, ``_`` any character."""
-        if not isinstance(_literal(pattern), str):
+        if not isinstance(pattern, str):
             raise FilterTypeError(f"a pattern is a str, not a {type(pattern).__name__}")
+        if escape is not None and not isinstance(escape, str):
+            raise FilterTypeError(f"escape is one character, not a {type(escape).__name__}")
         if escape is not None and len(escape) != 1:
-            raise FilterError(f"escape needs exactly one character, not {escape!r}")
+            raise FilterError(f"escape needs exactly one character, not {shortened(escape)!r}")
         try:
-            parsed = Pattern.parse(pattern, escape)
+            parsed = Pattern.parse(str(_literal(pattern)), escape)
+        except FilterError:
+            raise
         except ValueError as error:
-            raise FilterError(f"{error}: {pattern!r}") from None
+            raise FilterError(f"{error}: {shortened(pattern)!r}") from None
         return _filter(lambda: like(self._operand, parsed))
 
     def is_null(self) -> Filter:
@@ -224,10 +230,16 @@ def _attribute_name(owner: object, name: str) -> str:
 
 
 def _attribute(name: str) -> Expression:
-    if not isinstance(name, str):
-        raise FilterTypeError(f"an attribute's name is a str, not a {type(name).__name__}")
+    name = _plain_name(name)
     _check_text(name)
     return Expression(Operand(Attribute(name)))
+
+
+def _plain_name(name: object) -> str:
+    """Return a name as a plain str: a member of an enum may be one, and print as another."""
+    if not isinstance(name, str):
+        raise FilterTypeError(f"an attribute's name is a str, not a {type(name).__name__}")
+    return str.__str__(name)
 
 
 def _operand(value: _Operable) -> Operand:
@@ -242,7 +254,7 @@ def _literal(value: object) -> Value:
         return value
     if isinstance(value, int):
         if not INT_MIN <= value <= INT_MAX:
-            raise FilterError(f"{value:.6g} does not fit into 64 bits; use a float")
+            raise FilterError(f"{magnitude(value)} does not fit into 64 bits; use a float")
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -262,7 +274,7 @@ def _check_text(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        problem = f"half of a surrogate pair at index {error.start} of {text!r}"
+        problem = f"half of a surrogate pair at index {error.start} of {shortened(text)!r}"
         raise FilterError(problem) from None
 
 

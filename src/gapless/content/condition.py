@@ -34,7 +34,7 @@ from gapless.content.expression import (
 )
 from gapless.content.like import Pattern
 from gapless.content.spans import ALL_NUMBERS, ALL_TEXTS, EMPTY, NUMBER_MAX, NUMBER_MIN, Spans
-from gapless.content.values import Number, Value, canonical_number
+from gapless.content.values import Number, Value, canonical
 from gapless.content.valueset import (
     ALL_BOOLS,
     ANY,
@@ -50,14 +50,14 @@ from gapless.content.valueset import (
     one_of,
     texts_like,
 )
-from gapless.core.errors import FilterLimitError
-from gapless.core.limits import FILTER_NESTING_MAX, FILTER_OPERATORS_MAX
+from gapless.core.errors import FilterLimitError, shortened
+from gapless.core.limits import FILTER_NESTING_MAX, FILTER_OPERATORS_MAX, FILTER_PATTERN_MAX
 
 __all__ = [
     "NEVER_KNOWN",
     "OUTCOMES",
-    "All",
-    "Any",
+    "AllOf",
+    "AnyOf",
     "Condition",
     "Misuse",
     "Not",
@@ -127,21 +127,21 @@ class Not(msgspec.Struct, frozen=True):
     depth: int
 
 
-class All(msgspec.Struct, frozen=True):
+class AllOf(msgspec.Struct, frozen=True):
     """Conditions joined by AND."""
 
     parts: tuple[Condition, ...]
     depth: int
 
 
-class Any(msgspec.Struct, frozen=True):
+class AnyOf(msgspec.Struct, frozen=True):
     """Conditions joined by OR."""
 
     parts: tuple[Condition, ...]
     depth: int
 
 
-Condition: TypeAlias = Test | Verdict | Not | All | Any
+Condition: TypeAlias = Test | Verdict | Not | AllOf | AnyOf
 
 NEVER_KNOWN: Final = Verdict(None)
 
@@ -168,29 +168,29 @@ def all_of(parts: Sequence[Condition]) -> Condition:
     """Join conditions by AND."""
     if len(parts) == 1:
         return parts[0]
-    return All(tuple(parts), _deeper(parts))
+    return AllOf(tuple(parts), _deeper(parts))
 
 
 def any_of(parts: Sequence[Condition]) -> Condition:
     """Join conditions by OR."""
     if len(parts) == 1:
         return parts[0]
-    return Any(tuple(parts), _deeper(parts))
+    return AnyOf(tuple(parts), _deeper(parts))
 
 
 def both(left: Condition, right: Condition) -> Condition:
     """Join two conditions by AND; chains stay flat, however they are put together."""
     return all_of(
-        (left.parts if isinstance(left, All) else (left,))
-        + (right.parts if isinstance(right, All) else (right,))
+        (left.parts if isinstance(left, AllOf) else (left,))
+        + (right.parts if isinstance(right, AllOf) else (right,))
     )
 
 
 def either(left: Condition, right: Condition) -> Condition:
     """Join two conditions by OR; chains stay flat, however they are put together."""
     return any_of(
-        (left.parts if isinstance(left, Any) else (left,))
-        + (right.parts if isinstance(right, Any) else (right,))
+        (left.parts if isinstance(left, AnyOf) else (left,))
+        + (right.parts if isinstance(right, AnyOf) else (right,))
     )
 
 
@@ -239,6 +239,9 @@ def negative(operand: Operand) -> Operand:
     term = Negative(operand.term)
     if isinstance(operand.term, Constant):
         return _folded(term)
+    if isinstance(operand.term, Negative) and isinstance(operand.term.operand, Negative):
+        # Three signs are one. Two are not none: the least int has no negative.
+        return Operand(operand.term.operand, operand.operators - 1)
     return Operand(term, _counted(operand.operators + 1))
 
 
@@ -253,7 +256,7 @@ def positive(operand: Operand) -> Operand:
 def _check_number(operand: Operand, place: int) -> None:
     if isinstance(operand.term, Constant) and isinstance(operand.term.literal, bool | str):
         kind = "a string" if isinstance(operand.term.literal, str) else "a truth value"
-        raise Misuse(f"arithmetic needs numbers; {operand.term} is {kind}", place)
+        raise Misuse(f"arithmetic needs numbers; {shortened(str(operand.term))} is {kind}", place)
 
 
 def _folded(term: Arithmetic | Negative) -> Operand:
@@ -309,7 +312,7 @@ def between(operand: Operand, low: Operand, high: Operand) -> Condition:
         least, most = low.term.literal, high.term.literal
         if _are_numbers((least, most)) and isinstance(term, Attribute | Arithmetic | Negative):
             subject = term.name if isinstance(term, Attribute) else term
-            return Test(subject, numbers(closed(_tidy(least), _tidy(most))), ANY_NUMBER)
+            return Test(subject, numbers(closed(canonical(least), canonical(most))), ANY_NUMBER)
         if isinstance(least, str) and isinstance(most, str) and isinstance(term, Attribute):
             return Test(term.name, ValueSet(EMPTY, closed(least, most)), ANY_TEXT)
     above = compare(">=", operand, low)
@@ -327,7 +330,7 @@ def among(operand: Operand, values: Sequence[Value]) -> Condition:
         return NEVER_KNOWN
     if isinstance(term, Constant):
         return _first_true(_compare_constants("=", term, Constant(value)) for value in values)
-    tidied = [_tidy(value) for value in values]
+    tidied = [canonical(value) for value in values]
     holds = one_of(tidied)
     if isinstance(term, Attribute):
         families = [family for family in (ANY_NUMBER, ANY_TEXT, ALL_BOOLS) if _meets(holds, family)]
@@ -343,6 +346,12 @@ def like(operand: Operand, pattern: Pattern) -> Condition:
     """Say that an attribute is a text that fits a pattern."""
     if not isinstance(operand.term, Attribute):
         raise Misuse("LIKE needs the name of an attribute on its left")
+    if len(pattern) > FILTER_PATTERN_MAX and pattern.is_searched:
+        raise FilterLimitError(
+            f"a LIKE pattern has {len(pattern):,} characters; shorten it",
+            "FILTER_PATTERN_MAX",
+            FILTER_PATTERN_MAX,
+        )
     return Test(operand.term.name, texts_like(pattern, wanted=True), ANY_TEXT)
 
 
@@ -370,7 +379,7 @@ def refuted(test: Test) -> ValueSet:
 
 def number_test(name: str, operator: str, value: Number) -> Test:
     """Compare an attribute with a number."""
-    return Test(name, numbers(_half_line(operator, canonical_number(value))), ANY_NUMBER)
+    return Test(name, numbers(_half_line(operator, canonical(value))), ANY_NUMBER)
 
 
 def text_test(name: str, operator: str, value: str) -> Test:
@@ -380,16 +389,12 @@ def text_test(name: str, operator: str, value: str) -> Test:
 
 def range_test(name: str, low: Number, high: Number) -> Test:
     """Say that an attribute is a number between two."""
-    return Test(name, numbers(closed(canonical_number(low), canonical_number(high))), ANY_NUMBER)
+    return Test(name, numbers(closed(canonical(low), canonical(high))), ANY_NUMBER)
 
 
 def closed(low: Value, high: Value) -> Spans:
     """Return the set from ``low`` to ``high``, both of them in it."""
     return ((low, 0), (high, 1)) if low <= high else EMPTY  # type: ignore[operator]
-
-
-def _tidy(value: Value) -> Value:
-    return canonical_number(value) if isinstance(value, float) else value
 
 
 def _half_line(operator: str, value: Number) -> Spans:
@@ -431,7 +436,7 @@ def _compare_constant(operator: str, term: Term, value: Value, place: int) -> Co
         return number_test(term.name, operator, value)
     if isinstance(value, bool | str):
         raise Misuse(_unlike(value), place)
-    return Test(term, numbers(_half_line(operator, canonical_number(value))), ANY_NUMBER)
+    return Test(term, numbers(_half_line(operator, canonical(value))), ANY_NUMBER)
 
 
 def _compare_constants(operator: str, left: Constant, right: Constant) -> Verdict:
@@ -473,4 +478,4 @@ def _meets(holds: ValueSet, family: ValueSet) -> bool:
 
 
 def _unlike(value: Value) -> str:
-    return f"arithmetic gives a number, which never compares with {literal_text(value)}"
+    return f"arithmetic gives a number, which never compares with {shortened(literal_text(value))}"

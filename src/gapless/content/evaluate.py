@@ -3,22 +3,29 @@
 Matching one filter against many events is quickest with what each constraint asks for bound into
 a small function, chosen once: an equality is one ``==``, a range two comparisons. Everything
 else asks the value set. (Many filters against one event are the index's business.)
+
+Every attribute that a filter names must have a proper value, whether or not the answer depends
+on it: an event is right or wrong for a filter as it is for an index that holds the filter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from gapless.content import spans
 from gapless.content.conjunction import Conjunction
-from gapless.content.values import Attributes, Value
+from gapless.content.values import Attributes, Value, check_value
 from gapless.content.valueset import ValueSet
+from gapless.core.limits import INT_MAX, INT_MIN
 
 __all__ = ["Matcher", "matcher"]
 
 Matcher: TypeAlias = Callable[[Attributes], bool]
 _Probe: TypeAlias = Callable[[Any], bool]
+"""Says whether a value is allowed; raises if it is none."""
+
+_SURE: Final = frozenset((str, float, bool, type(None)))
 
 
 def matcher(conjunctions: Sequence[Conjunction]) -> Matcher:
@@ -26,8 +33,10 @@ def matcher(conjunctions: Sequence[Conjunction]) -> Matcher:
     matchers = [_conjunction_matcher(one) for one in conjunctions]
     if len(matchers) == 1:
         return matchers[0]
+    names = tuple(sorted({name for one in conjunctions for name, _ in one.constraints}))
 
     def matches(attributes: Attributes) -> bool:
+        _check(names, attributes.get)
         for one in matchers:  # noqa: SIM110 - a generator costs more than the loop
             if one(attributes):
                 return True
@@ -39,30 +48,38 @@ def matcher(conjunctions: Sequence[Conjunction]) -> Matcher:
 def _conjunction_matcher(conjunction: Conjunction) -> Matcher:
     # Few cuts are quick to try and mostly narrow, so they go first.
     constraints = sorted(conjunction.constraints, key=lambda item: _effort(item[1]))
-    probes = [(name, _probe(allowed)) for name, allowed in constraints]
+    names = [name for name, _ in constraints]
+    probes = [
+        (name, _probe(allowed), tuple(names[place:]))
+        for place, (name, allowed) in enumerate(constraints, 1)
+    ]
     if conjunction.residuals:
         return _residual_matcher(probes, conjunction)
     if len(probes) == 1:
-        ((name, probe),) = probes
-        return lambda attributes: probe(attributes.get(name))
+        ((only, probe_only, _),) = probes
+        return lambda attributes: probe_only(attributes.get(only))
 
     def matches(attributes: Attributes) -> bool:
         get = attributes.get
-        for name, probe in probes:  # noqa: SIM110 - as above
+        for name, probe, rest in probes:
             if not probe(get(name)):
+                _check(rest, get)
                 return False
         return True
 
     return matches
 
 
-def _residual_matcher(probes: list[tuple[str, _Probe]], conjunction: Conjunction) -> Matcher:
+def _residual_matcher(
+    probes: list[tuple[str, _Probe, tuple[str, ...]]], conjunction: Conjunction
+) -> Matcher:
     terms = [(term.value, _probe(allowed)) for term, allowed in conjunction.residuals]
 
     def matches(attributes: Attributes) -> bool:
         get = attributes.get
-        for name, probe in probes:
+        for name, probe, rest in probes:
             if not probe(get(name)):
+                _check(rest, get)
                 return False
         for value, probe in terms:  # noqa: SIM110 - as above
             if not probe(value(attributes)):
@@ -70,6 +87,15 @@ def _residual_matcher(probes: list[tuple[str, _Probe]], conjunction: Conjunction
         return True
 
     return matches
+
+
+def _check(names: tuple[str, ...], get: Callable[[str], Value | None]) -> None:
+    """Raise unless these attributes, where they are there, have proper values."""
+    for name in names:
+        value = get(name)
+        kind = type(value)
+        if kind not in _SURE and (kind is not int or not INT_MIN <= value <= INT_MAX):  # type: ignore[operator]
+            check_value(name, value)
 
 
 def _effort(allowed: ValueSet) -> int:
@@ -86,7 +112,7 @@ def _probe(allowed: ValueSet) -> _Probe:
     values = spans.points(allowed.texts)
     if not allowed.numbers and values is not None and len(values) == 1:
         (only,) = values
-        return lambda value: bool(value == only)
+        return lambda value: bool(value == only) if type(value) is str else contains(value)
     return contains
 
 
@@ -96,28 +122,28 @@ def _range_probe(low: spans.Cut, high: spans.Cut, contains: _Probe) -> _Probe:
     if not open_below and closed_above:
 
         def probe(value: Value | None) -> bool:
-            if type(value) is float or type(value) is int:
+            if type(value) is float or (type(value) is int and INT_MIN <= value <= INT_MAX):
                 return bool(least <= value <= most)
             return contains(value)
 
     elif not open_below:
 
         def probe(value: Value | None) -> bool:
-            if type(value) is float or type(value) is int:
+            if type(value) is float or (type(value) is int and INT_MIN <= value <= INT_MAX):
                 return bool(least <= value < most)
             return contains(value)
 
     elif closed_above:
 
         def probe(value: Value | None) -> bool:
-            if type(value) is float or type(value) is int:
+            if type(value) is float or (type(value) is int and INT_MIN <= value <= INT_MAX):
                 return bool(least < value <= most)
             return contains(value)
 
     else:
 
         def probe(value: Value | None) -> bool:
-            if type(value) is float or type(value) is int:
+            if type(value) is float or (type(value) is int and INT_MIN <= value <= INT_MAX):
                 return bool(least < value < most)
             return contains(value)
 

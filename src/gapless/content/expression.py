@@ -70,9 +70,15 @@ class Attribute(msgspec.Struct, frozen=True, tag=True):
 
 
 class Constant(msgspec.Struct, frozen=True, tag=True, eq=False):
-    """A literal. ``5`` and ``5.0`` differ: sums with the one may leave 64 bits."""
+    """A literal. ``5`` and ``5.0`` differ: sums with the one may leave 64 bits. The sign of a zero
+    does not show in any result, so it is dropped: equal constants are written alike.
+    """
 
     literal: bool | int | float | str
+
+    def __post_init__(self) -> None:
+        if type(self.literal) is float and self.literal == 0:
+            msgspec.structs.force_setattr(self, "literal", 0.0)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Constant):
@@ -110,7 +116,8 @@ class Negative(msgspec.Struct, frozen=True, tag=True):
         return _as_numbers(self.operand.requires())
 
     def __str__(self) -> str:
-        return f"-{_bracketed(self.operand, 3)}"
+        operand = _bracketed(self.operand, 3)
+        return f"- {operand}" if operand[0] == "-" else f"-{operand}"
 
 
 class Arithmetic(msgspec.Struct, frozen=True, tag=True):
@@ -189,12 +196,11 @@ def literal_text(value: Value) -> str:
 
 
 def _bracketed(term: Term, binding: int) -> str:
-    """Write an operand, in parentheses where it binds less tightly than its surroundings."""
+    """Write an operand, in parentheses where it binds less tightly than its surroundings.
+
+    A sign binds most tightly of all, so ``a - -b`` and ``- -a`` need none.
+    """
     if isinstance(term, Arithmetic) and _BINDING[term.operator] < binding:
-        return f"({term})"
-    if isinstance(term, Constant) and not isinstance(term.literal, str) and term.literal < 0:
-        return f"({term})"
-    if isinstance(term, Negative) and binding > 1:
         return f"({term})"
     return str(term)
 

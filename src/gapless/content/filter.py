@@ -47,8 +47,8 @@ class Filter:
                 f"a filter is made from its text, not from a {type(text).__name__}; "
                 "in Python code F builds one: F.price > 90"
             )
-        self._conjunctions = normalise(parse(text))
-        self._source = text
+        self._source = str.__str__(text)  # a plain str, also where an enum's member was given
+        self._conjunctions = normalise(parse(self._source))
         self._matcher = None
 
     @classmethod
@@ -80,13 +80,17 @@ class Filter:
         return frozenset(name for one in self._conjunctions for name, _ in one.constraints)
 
     def matches(self, attributes: Attributes) -> bool:
-        """Say whether an event with these attributes matches (None is the same as missing)."""
+        """Say whether an event with these attributes matches (None is the same as missing).
+
+        Raises AttributeValueError if one that the filter names has no value of an attribute.
+        """
         if self._matcher is None:
             self._matcher = matcher(self._conjunctions)
         return self._matcher(attributes)
 
     def covers(self, other: Filter) -> bool:
         """Say whether every event that matches ``other`` matches this; may miss, never lies."""
+        _check_filter(other, "covers")
         return all(
             any(ours.covers(theirs) for ours in self._conjunctions)
             for theirs in other._conjunctions
@@ -94,6 +98,7 @@ class Filter:
 
     def intersects(self, other: Filter) -> bool:
         """Say whether some event may match both; may say so wrongly, never misses."""
+        _check_filter(other, "intersects")
         return any(
             ours.intersects(theirs) for ours in self._conjunctions for theirs in other._conjunctions
         )
@@ -150,3 +155,9 @@ class Filter:
         if self._source is None:
             return (Filter.of, (self._conjunctions,))
         return (Filter.of_condition, (self._source,))
+
+
+def _check_filter(other: object, method: str) -> None:
+    if not isinstance(other, Filter):
+        hint = f"; write {method}(Filter(…))" if isinstance(other, str) else ""
+        raise FilterTypeError(f"{method}() takes a Filter, not a {type(other).__name__}{hint}")

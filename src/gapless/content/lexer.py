@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any, Final, TypeAlias
 
 from gapless.content.expression import KEYWORDS, is_plain_name
-from gapless.core.errors import FilterSyntaxError
+from gapless.core.errors import FilterSyntaxError, shortened
 
 __all__ = [
     "COMPARE",
@@ -130,7 +130,7 @@ def shown(token: Token) -> str:
     if kind == END:
         return "the end of the filter"
     if kind == NAME:
-        return f"the name {value}"
+        return f"the name {shortened(value)}"
     if kind == NUMBER:
         return f"the number {value}" if abs(value) < _TOO_LARGE else "a number"
     if kind == STRING:

@@ -14,7 +14,6 @@ the text (times the pattern's length in machine words).
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -27,8 +26,9 @@ _ESCAPE: Final = "\\"
 _CELLS_MAX: Final = 4_000_000
 """Two patterns whose lengths multiply to more are not compared; the careful answer is given."""
 
-_PATTERNS_KEPT: Final = 512
-"""Patterns whose symbols are remembered between two comparisons."""
+MEMORY_MAX: Final = 32 * 1024 * 1024
+"""Bytes for patterns in the forms that they are matched and compared in, in one process: some ten
+thousand patterns of the usual size."""
 
 
 class Pattern(msgspec.Struct, frozen=True, order=True):
@@ -118,9 +118,18 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
             and (len(self.tokens) == 1 or self.tokens[0][0] == "=")
         )
 
+    @property
+    def is_searched(self) -> bool:
+        """Whether texts have to be searched: neither one text nor all with one beginning fit."""
+        return self.literal is None and not self.is_prefix
+
+    def __len__(self) -> int:
+        """Return the number of its characters and wildcards."""
+        return _length(self.tokens)
+
     def matches(self, text: str) -> bool:
         """Say whether the whole text fits the pattern."""
-        pieces = _pieces(self.tokens)
+        pieces = _compiled[self.tokens].pieces
         if len(pieces) == 1:
             return len(text) == len(pieces[0]) and pieces[0].fits(text, 0)
         first, *middle, last = pieces
@@ -143,17 +152,17 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         that ``other`` has reached are the bits of an int. A pattern without any character asks
         for a length only, which is counted.
         """
-        ours, theirs = _symbols(self.tokens), _symbols(other.tokens)
+        theirs, length = other.tokens, len(other)
         if theirs and theirs[-1] == MANY and theirs.count(ONE) == len(theirs) - 1:
-            return len(ours) - ours.count(MANY) >= len(theirs) - 1
-        if len(ours) * len(theirs) > _CELLS_MAX:
+            return len(self) - self.tokens.count(MANY) >= len(theirs) - 1
+        if len(self) * length > _CELLS_MAX:
             return self == other
-        ones, manies, takes = _masks(other.tokens)
+        ones, manies, takes = _compiled[theirs].masks
         reached = 1 | (1 & manies) << 1
-        for symbol in ours:
+        for symbol in _compiled[self.tokens].symbols:
             reached = (reached & takes.get(symbol, ones)) << 1 | reached & manies << 1
             reached |= (reached & manies) << 1
-        return bool(reached >> len(theirs))
+        return bool(reached >> length)
 
     def meets(self, other: Pattern) -> bool:
         """Say whether some text may fit both patterns; may say so wrongly, never misses.
@@ -161,14 +170,14 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         Both are walked at once: a place in this pattern, and the places in the other that one
         text can have reached then.
         """
-        ours, theirs = _symbols(self.tokens), _symbols(other.tokens)
-        if len(ours) * len(theirs) > _CELLS_MAX:
+        length = len(other)
+        if len(self) * length > _CELLS_MAX:
             return True
-        ones, manies, takes = _masks(other.tokens)
-        end = 1 << len(theirs)
+        ones, manies, takes = _compiled[other.tokens].masks
+        end = 1 << length
         anything = (end - 1) & ~manies
         reached = 1 | (1 & manies) << 1
-        for symbol in ours:
+        for symbol in _compiled[self.tokens].symbols:
             if symbol == MANY:
                 least = reached & -reached
                 reached = (end << 1) - least  # from the first place on, all
@@ -207,8 +216,10 @@ class _Piece:
         """Return the first place in ``text[start:end]`` where the piece fits, or -1."""
         if self._plain is not None:
             return text.find(self._plain, start, end)
+        if end - start < self._characters:
+            return -1
         if not self._runs:
-            return start if start + self._characters <= end else -1
+            return start
         masks, free = self._automaton()
         state, goal = 0, 1 << (self._characters - 1)
         for at in range(start, end):
@@ -228,45 +239,98 @@ class _Piece:
         return self._shifts
 
 
-_pieces_of: dict[tuple[str, ...], list[_Piece]] = {}
-_PIECES_KEPT: Final = 4_096
+class _Compiled:
+    """A pattern as it is worked with; each form is made when it is first needed."""
+
+    __slots__ = ("_masks", "_pieces", "_symbols", "_tokens")
+
+    def __init__(self, tokens: tuple[str, ...]) -> None:
+        self._tokens = tokens
+        self._masks: tuple[int, int, dict[str, int]] | None = None
+        self._pieces: list[_Piece] | None = None
+        self._symbols: tuple[str, ...] | None = None
+
+    @property
+    def pieces(self) -> list[_Piece]:
+        """What stands between two *many*."""
+        if self._pieces is None:
+            groups: list[list[str]] = [[]]
+            for token in self._tokens:
+                if token == MANY:
+                    groups.append([])
+                else:
+                    groups[-1].append(token)
+            self._pieces = [_Piece(group) for group in groups]
+        return self._pieces
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Wildcards as they are and each literal character marked by ``"="``."""
+        if self._symbols is None:
+            self._symbols = tuple(
+                itertools.chain.from_iterable(
+                    ["=" + character for character in token[1:]] if token[0] == "=" else [token]
+                    for token in self._tokens
+                )
+            )
+        return self._symbols
+
+    @property
+    def masks(self) -> tuple[int, int, dict[str, int]]:
+        """The places of *one*, of *many*, and those that take a given symbol, as bits."""
+        if self._masks is None:
+            symbols = self.symbols
+            ones = sum(1 << place for place, symbol in enumerate(symbols) if symbol == ONE)
+            manies = sum(1 << place for place, symbol in enumerate(symbols) if symbol == MANY)
+            takes = {ONE: ones, MANY: 0}
+            for place, symbol in enumerate(symbols):
+                if symbol not in (ONE, MANY):
+                    takes[symbol] = takes.get(symbol, ones) | 1 << place
+            self._masks = ones, manies, takes
+        return self._masks
 
 
-def _pieces(tokens: tuple[str, ...]) -> list[_Piece]:
-    """Return the pieces of a pattern, remembered: there are far fewer patterns than matches."""
-    pieces = _pieces_of.get(tokens)
-    if pieces is None:
-        if len(_pieces_of) >= _PIECES_KEPT:
-            _pieces_of.clear()
-        groups: list[list[str]] = [[]]
-        for token in tokens:
-            if token == MANY:
-                groups.append([])
-            else:
-                groups[-1].append(token)
-        pieces = _pieces_of[tokens] = [_Piece(group) for group in groups]
-    return pieces
+class _Memory(dict[tuple[str, ...], _Compiled]):
+    """Compiled patterns by their tokens, as long as all of them fit into a bounded memory.
+
+    There are far fewer patterns than matches. Which pattern will be asked next is not known, so
+    a full memory is emptied; that also needs no lock where threads share it.
+    """
+
+    __slots__ = ("weight",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = 0
+        """Bytes that the forms of all patterns may take together, roughly."""
+
+    def __missing__(self, tokens: tuple[str, ...]) -> _Compiled:
+        compiled = _Compiled(tokens)
+        weight = _weight(tokens)
+        if weight > MEMORY_MAX // 8:
+            return compiled
+        if self.weight + weight > MEMORY_MAX:
+            self.clear()
+        self.weight += weight
+        self[tokens] = compiled
+        return compiled
+
+    def clear(self) -> None:
+        """Forget all patterns."""
+        super().clear()
+        self.weight = 0
 
 
-@lru_cache(maxsize=_PATTERNS_KEPT)
-def _masks(tokens: tuple[str, ...]) -> tuple[int, int, dict[str, int]]:
-    """Return the places of *one*, of *many*, and those that take a given symbol, as bits."""
-    symbols = _symbols(tokens)
-    ones = sum(1 << place for place, symbol in enumerate(symbols) if symbol == ONE)
-    manies = sum(1 << place for place, symbol in enumerate(symbols) if symbol == MANY)
-    takes = {ONE: ones, MANY: 0}
-    for place, symbol in enumerate(symbols):
-        if symbol not in (ONE, MANY):
-            takes[symbol] = takes.get(symbol, ones) | 1 << place
-    return ones, manies, takes
+def _weight(tokens: tuple[str, ...]) -> int:
+    """Estimate the bytes of a pattern with all its forms: two tables of bits, a row a character."""
+    length = _length(tokens)
+    rows = len(set("".join(tokens)))
+    return 1_000 + 150 * len(tokens) + 64 * length + 2 * rows * (length // 7 + 100)
 
 
-@lru_cache(maxsize=_PATTERNS_KEPT)
-def _symbols(tokens: tuple[str, ...]) -> tuple[str, ...]:
-    """Return wildcards as they are and each literal character marked by ``"="``."""
-    return tuple(
-        itertools.chain.from_iterable(
-            ["=" + character for character in token[1:]] if token[0] == "=" else [token]
-            for token in tokens
-        )
-    )
+def _length(tokens: tuple[str, ...]) -> int:
+    """Count characters and wildcards."""
+    return sum([len(token) - 1 if token[0] == "=" else 1 for token in tokens])
+
+
+_compiled: Final = _Memory()

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from gapless.content.condition import All, Any, Condition, Not, Test, Verdict, refuted
+from gapless.content.condition import AllOf, AnyOf, Condition, Not, Test, Verdict, refuted
 from gapless.content.conjunction import EVERYTHING, Conjunction
 from gapless.content.expression import Term
 from gapless.content.text import conjunction_text
@@ -28,6 +28,7 @@ from gapless.core.limits import (
     FILTER_CONJUNCTIONS_MAX,
     FILTER_CONSTRAINTS_MAX,
     FILTER_STEPS_MAX,
+    FILTER_TEXT_MAX,
 )
 
 __all__ = ["disjoined", "normalise"]
@@ -42,12 +43,12 @@ TestWish: TypeAlias = tuple[Test, bool]
 
 def normalise(condition: Condition) -> Normal:
     """Return the conjunctions of which at least one matches where the condition is true."""
-    return _sorted(_normalise(condition, True, _Steps()))
+    return _written(_normalise(condition, True, _Steps()))
 
 
 def disjoined(conjunctions: Iterable[Conjunction]) -> Normal:
     """Return the normal form of the OR of conjunctions."""
-    return _sorted(_simplify(conjunctions, _Steps()))
+    return _written(_simplify(conjunctions, _Steps()))
 
 
 class _Steps:
@@ -75,16 +76,16 @@ def _normalise(condition: Condition, wanted: bool, steps: _Steps) -> Normal:
     if type(condition) is Verdict:
         return (EVERYTHING,) if condition.truth is wanted else ()
     if type(condition) is Test:
-        found = _join(((condition, wanted),))
+        found = _join(((condition, wanted),), steps)
         return () if found is None else _within_limits((found,))
     assert not isinstance(condition, Test | Verdict | Not)
-    is_product = (type(condition) is All) is wanted
+    is_product = (type(condition) is AllOf) is wanted
     tests, others = _parts(condition, wanted)
     parts = []
     for other, other_wanted in others:  # no comprehension: it would add a frame to every level
         parts.append(_normalise(other, other_wanted, steps))
     if is_product:
-        found = _join(tests)
+        found = _join(tests, steps)
         product = () if found is None else _within_limits((found,))
         for factor in sorted(parts, key=len):
             product = _multiply(product, factor, steps)
@@ -92,13 +93,13 @@ def _normalise(condition: Condition, wanted: bool, steps: _Steps) -> Normal:
     return _simplify([*_alternatives(tests, steps), *chain.from_iterable(parts)], steps)
 
 
-def _parts(condition: All | Any, wanted: bool) -> tuple[list[TestWish], list[Wish]]:
+def _parts(condition: AllOf | AnyOf, wanted: bool) -> tuple[list[TestWish], list[Wish]]:
     """Return the tests and the other parts of an AND or OR, each with what shall come of it.
 
     An AND inside an AND (and an OR, or a negated AND, inside an OR) is one with it, so that the
     normal form does not depend on where parentheses stand.
     """
-    is_product = (type(condition) is All) is wanted
+    is_product = (type(condition) is AllOf) is wanted
     tests: list[TestWish] = []
     others: list[Wish] = []
     waiting: list[Wish] = [(part, wanted) for part in reversed(condition.parts)]
@@ -108,7 +109,7 @@ def _parts(condition: All | Any, wanted: bool) -> tuple[list[TestWish], list[Wis
             part, wish = part.operand, not wish
         if type(part) is Test:
             tests.append((part, wish))
-        elif isinstance(part, All | Any) and ((type(part) is All) is wish) is is_product:
+        elif isinstance(part, AllOf | AnyOf) and ((type(part) is AllOf) is wish) is is_product:
             waiting.extend((inner, wish) for inner in reversed(part.parts))
         else:
             others.append((part, wish))
@@ -118,17 +119,24 @@ def _parts(condition: All | Any, wanted: bool) -> tuple[list[TestWish], list[Wis
 # --- AND ----------------------------------------------------------------------------------------
 
 
-def _join(tests: Iterable[TestWish]) -> Conjunction | None:
+def _join(tests: Iterable[TestWish], steps: _Steps) -> Conjunction | None:
     """Return the conjunction of tests that shall all come out as wished; None if none can be."""
     constraints: list[tuple[str, ValueSet]] = []
     residuals: list[tuple[Term, ValueSet]] = []
+    patterns = texts = 0
     for test, wanted in tests:
         subject = test.subject
         allowed = test.holds if wanted else refuted(test)
+        if allowed.patterns:
+            patterns += len(allowed.patterns)
+        else:
+            texts += len(allowed.texts)
         if type(subject) is str:
             constraints.append((subject, allowed))
         else:
             residuals.append((subject, allowed))  # type: ignore[arg-type]
+    if patterns:
+        steps.spend(patterns * texts // 4)  # single texts are tried on every pattern
     return Conjunction.of(constraints, residuals)
 
 
@@ -138,6 +146,7 @@ def _multiply(left: Normal, right: Normal, steps: _Steps) -> Normal:
     if len(right) == 1 and right[0] == EVERYTHING:
         return left
     steps.spend(8 * len(left) * len(right) + len(left) * _size(right) + len(right) * _size(left))
+    steps.spend(_fitting(left, right) + _fitting(right, left))
     product: list[Conjunction] = []
     for ours in left:
         for theirs in right:
@@ -251,6 +260,9 @@ def _united(sets: Sequence[ValueSet], steps: _Steps) -> Sequence[ValueSet]:
     patterned = [one for one in sets if one.patterns]
     if patterned:
         steps.spend(len(patterned) ** 2 + _comparing(len(patterned), patterned))
+        # The texts of all other sets are tried on the patterns, and each pattern on the texts.
+        texts = sum([len(one.texts) for one in sets if not one.patterns])
+        steps.spend(4 * len(patterned) * texts + _comparing(texts, patterned) // 8)
     return union_of(sets)
 
 
@@ -267,10 +279,43 @@ def _rebuilt(entries: Entries) -> Conjunction:
 # --- limits and order ---------------------------------------------------------------------------
 
 
-def _sorted(conjunctions: Normal) -> Normal:
-    if len(conjunctions) <= 1:
+def _written(conjunctions: Normal) -> Normal:
+    """Return the conjunctions in the order of their texts, which together can be read again."""
+    if not conjunctions or (len(conjunctions) == 1 and _is_short(conjunctions[0])):
         return conjunctions
-    return tuple(sorted(conjunctions, key=conjunction_text))
+    texts = [conjunction_text(one) for one in conjunctions]
+    length = sum(map(len, texts)) + len(" OR ") * (len(texts) - 1)
+    if length > FILTER_TEXT_MAX:
+        raise FilterLimitError(
+            f"the filter's normal form has {length:,} characters as text; "
+            "split it at an OR into several filters, or use shorter names",
+            "FILTER_TEXT_MAX",
+            FILTER_TEXT_MAX,
+        )
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    return tuple([conjunctions[place] for place in order])
+
+
+def _is_short(conjunction: Conjunction) -> bool:
+    """Say whether a conjunction's text is surely within its limit, without writing it.
+
+    A cut is written as a condition: the subject, an operator, a literal. Quotes and escapes at
+    most double a text, and a cut that no literal can name takes two conditions.
+    """
+    length = 0
+    for name, allowed in conjunction.constraints:
+        cuts = 2 + len(allowed.numbers)
+        if allowed.texts:
+            cuts += 2 * len(allowed.texts) + len(allowed.patterns)
+            for value, _ in allowed.texts:
+                if type(value) is str:
+                    length += 4 * len(value)
+            for pattern, _ in allowed.patterns:
+                length += 2 * sum(map(len, pattern.tokens))
+        length += cuts * (2 * len(name) + 50)
+    for term, allowed in conjunction.residuals:
+        length += (2 + len(allowed.numbers)) * (2 * len(str(term)) + 50)
+    return length <= FILTER_TEXT_MAX
 
 
 def _size(conjunctions: Iterable[Conjunction]) -> int:
@@ -282,6 +327,20 @@ def _size(conjunctions: Iterable[Conjunction]) -> int:
             for pattern, _ in allowed.patterns:
                 size += len(pattern.tokens)
     return size
+
+
+def _fitting(left: Iterable[Conjunction], right: Iterable[Conjunction]) -> int:
+    """Estimate the steps of trying the texts of the left on the patterns of the right."""
+    sets = [allowed for one in right for _, allowed in one.constraints if allowed.patterns]
+    if not sets:
+        return 0
+    patterns = sum([len(allowed.patterns) for allowed in sets])
+    texts = 0
+    for one in left:
+        for _, allowed in one.constraints:
+            if not allowed.patterns:
+                texts += len(allowed.texts)
+    return patterns * texts // 4
 
 
 def _comparing(count: int, sets: Iterable[ValueSet]) -> int:
@@ -304,8 +363,8 @@ def _within_limits(conjunctions: Normal) -> Normal:
     size = _size(conjunctions)
     if size > FILTER_CONSTRAINTS_MAX:
         raise FilterLimitError(
-            f"the filter's value sets have {size:,} cut points; "
-            "use fewer values, or split it at an OR into several filters",
+            f"the filter's value sets have {size:,} cut points and "
+            "pieces of patterns; use fewer values, or split it at an OR into several filters",
             "FILTER_CONSTRAINTS_MAX",
             FILTER_CONSTRAINTS_MAX,
         )

@@ -54,6 +54,7 @@ _Found: TypeAlias = Condition | Operand
 
 _BINDING: Final = {SUM: 1, PRODUCT: 2}
 _TAKES_VALUES: Final = frozenset((COMPARE, SUM, PRODUCT, "BETWEEN", "IN", "LIKE", "IS", "NOT"))
+_MISSPELT: Final = {"==": "=", "=>": ">=", "=<": "<=", "><": "<>"}
 
 
 def parse(text: str) -> Condition:
@@ -188,7 +189,7 @@ class _Parser:
             )
         self._at = right_start = self._at + 1
         if self._tokens[right_start][0] == COMPARE:
-            self._fail(f"expected a value after '{operator}'", right_start)
+            self._refuse_operator(operator, right_start)
         right = self._value(self._operand(f"a value after '{operator}'"), right_start, operator)
         try:
             condition = compare(operator, left, right)
@@ -197,6 +198,14 @@ class _Parser:
         if self._tokens[self._at][0] == COMPARE:
             self._fail_at("comparisons do not chain; join two of them with AND", self._at)
         return condition
+
+    def _refuse_operator(self, operator: str, place: int) -> NoReturn:
+        """Complain of two operators in a row, which may be one of another language."""
+        _, second, start = self._tokens[place]
+        meant = _MISSPELT.get(operator + second)
+        if meant is not None and start == self._tokens[place - 1][2] + len(operator):
+            self._fail_at(f"write {meant} instead of {operator}{second}", place - 1)
+        self._fail(f"expected a value after '{operator}'", place)
 
     def _null_test(self, value: Operand, start: int) -> Condition:
         self._at += 1
@@ -326,9 +335,12 @@ class _Parser:
 
     def _signed(self, sign: str, start: int) -> Operand:
         kind, value, _ = self._tokens[start + 1]
-        if kind == NUMBER and sign == "-" and value == -INT_MIN and isinstance(value, int):
+        if kind == NUMBER:  # one literal with its sign, not a level
             self._at = start + 2
-            return Operand(Constant(INT_MIN))
+            if sign == "-" and value == -INT_MIN and isinstance(value, int):
+                return Operand(Constant(INT_MIN))
+            number = self._checked(value, start + 1)
+            return Operand(Constant(-number if sign == "-" else number))
         self._enter(start)
         operand = self._value(self._single(f"a value after '{sign}'"), start + 1, sign)
         self._depth -= 1

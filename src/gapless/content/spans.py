@@ -6,7 +6,9 @@ point 5 is ``((5, 0), (5, 1))``, everything but 5 has four cuts. So open and clo
 and holes are one thing, and union, intersection and complement are one sweep each.
 
 Numbers run from ``NUMBER_MIN`` to ``NUMBER_MAX`` (which hold the infinities), texts from
-``TEXT_MIN`` (below the empty text) to ``TEXT_MAX`` (above every text).
+``TEXT_MIN`` (below the empty text) to ``TEXT_MAX`` (above every text). One cut may lie below
+something that is not a text: the texts that begin with U+D7FF end below U+D800, the first of the
+surrogates. Nothing but :mod:`gapless.content.text`, which has to write it, needs to know.
 """
 
 from __future__ import annotations
@@ -81,7 +83,6 @@ ALL_NUMBERS: Final[Spans] = (NUMBER_MIN, NUMBER_MAX)
 ALL_TEXTS: Final[Spans] = (TEXT_MIN, TEXT_MAX)
 
 _LAST_CHARACTER = "\U0010ffff"
-_BEFORE_SURROGATES, _AFTER_SURROGATES = "\ud7ff", "\ue000"
 
 
 def point(value: Any) -> Spans:
@@ -107,17 +108,13 @@ def points(spans: Spans) -> tuple[Any, ...] | None:
 def prefix(text: str) -> Spans:
     """Return the set of all texts that begin with ``text``: one interval of the code point order.
 
-    The upper end is never a lone surrogate, which could not be sent to another broker.
-
     >>> prefix("ab")
     (('ab', 0), ('ac', 0))
     """
     stem = text.rstrip(_LAST_CHARACTER)
     if not stem:
         return ((text, 0), TEXT_MAX)
-    last = stem[-1]
-    after = _AFTER_SURROGATES if last == _BEFORE_SURROGATES else chr(ord(last) + 1)
-    return ((text, 0), (stem[:-1] + after, 0))
+    return ((text, 0), (stem[:-1] + chr(ord(stem[-1]) + 1), 0))
 
 
 def stem(interval: Spans) -> str:

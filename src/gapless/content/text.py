@@ -17,7 +17,7 @@ from gapless.content.conjunction import Conjunction
 from gapless.content.expression import Comparison, Term, attribute_text, literal_text
 from gapless.content.like import MANY, Pattern
 from gapless.content.spans import ALL_NUMBERS, ALL_TEXTS, Spans
-from gapless.content.values import Value, canonical_number
+from gapless.content.values import Value, canonical
 from gapless.content.valueset import PRESENT, ValueSet
 
 __all__ = ["conjunction_text", "set_text"]
@@ -102,12 +102,12 @@ def _line_choices(subject: str, cuts: Spans, everything: Spans) -> tuple[list[Va
     while at < len(cuts):
         low, high = cuts[at], cuts[at + 1]
         if high == (low[0], 1) and not low[1]:
-            points.append(_plain(low[0]))
+            points.append(canonical(low[0]))
             at += 2
             continue
         holes: list[Value] = []
         while at + 2 < len(cuts) and cuts[at + 2] == (high[0], 1) and not high[1]:
-            holes.append(_plain(high[0]))
+            holes.append(canonical(high[0]))
             at += 2
             high = cuts[at + 1]
         choices.append(_interval_text(subject, low, high, everything, holes))
@@ -126,9 +126,9 @@ def _interval_text(
         parts.append(whole)
     else:
         if low != everything[0]:
-            parts.append(f"{subject} {'>' if low[1] else '>='} {literal_text(_plain(low[0]))}")
+            parts.append(_low_text(subject, low))
         if high != everything[1]:
-            parts.append(f"{subject} {'<=' if high[1] else '<'} {literal_text(_plain(high[0]))}")
+            parts.append(_high_text(subject, high))
     if holes:
         parts.append(_points_text(subject, holes, "<>", "NOT IN"))
     return " AND ".join(parts)
@@ -139,10 +139,10 @@ def _closed_text(subject: str, low: spans.Cut, high: spans.Cut, negation: str = 
     if low[1]:
         return None
     if isinstance(low[0], str) and low[0] and spans.prefix(low[0]) == (low, high):
-        return _like_text(subject, Pattern(("=" + low[0], MANY)), negation)
-    if not high[1]:
+        return _prefix_text(subject, low[0], negation)
+    if not high[1] or _before_surrogates(low[0]) is not None:
         return None
-    least, most = _plain(low[0]), _plain(high[0])
+    least, most = canonical(low[0]), canonical(high[0])
     if least == most:
         return f"{subject} {'<>' if negation else '='} {literal_text(least)}"
     return f"{subject} {negation}BETWEEN {literal_text(least)} AND {literal_text(most)}"
@@ -154,8 +154,27 @@ def _points_text(subject: str, values: list[Value], single: str, several: str) -
     return f"{subject} {several} ({', '.join(map(literal_text, values))})"
 
 
-def _plain(value: Value) -> Value:
-    return canonical_number(value) if isinstance(value, float) else value
+def _low_text(subject: str, low: spans.Cut) -> str:
+    value, above = low
+    if (beginning := _before_surrogates(value)) is not None:
+        return (
+            f"{subject} >= {literal_text(beginning)} AND {_prefix_text(subject, beginning, 'NOT ')}"
+        )
+    return f"{subject} {'>' if above else '>='} {literal_text(canonical(value))}"
+
+
+def _high_text(subject: str, high: spans.Cut) -> str:
+    value, above = high
+    if (beginning := _before_surrogates(value)) is not None:
+        return f"({subject} < {literal_text(beginning)} OR {_prefix_text(subject, beginning)})"
+    return f"{subject} {'<=' if above else '<'} {literal_text(canonical(value))}"
+
+
+def _before_surrogates(value: Value) -> str | None:
+    """Return the text whose prefix interval ends at a cut that no literal can name, or None."""
+    if isinstance(value, str) and value.endswith("\ud800"):
+        return value[:-1] + "\ud7ff"
+    return None
 
 
 # --- patterns -----------------------------------------------------------------------------------
@@ -173,6 +192,10 @@ def _patterns_text(subject: str, allowed: ValueSet) -> str:
     if allowed.texts != bounds:
         parts.insert(0, set_text(subject, ValueSet(texts=allowed.texts)))
     return " AND ".join(parts)
+
+
+def _prefix_text(subject: str, beginning: str, negation: str = "") -> str:
+    return _like_text(subject, Pattern(("=" + beginning, MANY)), negation)
 
 
 def _like_text(subject: str, pattern: Pattern, negation: str) -> str:

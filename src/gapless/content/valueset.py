@@ -12,7 +12,7 @@ texts only. Equal fields mean equal sets; the reverse holds except between odd p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from functools import reduce
 from operator import and_, or_
 from typing import Final
@@ -21,8 +21,9 @@ import msgspec
 
 from gapless.content import spans
 from gapless.content.like import MANY, Pattern
-from gapless.content.spans import ALL_NUMBERS, ALL_TEXTS, EMPTY, TEXT_MAX, Spans
-from gapless.content.values import Number, Value, not_a_value
+from gapless.content.spans import ALL_NUMBERS, ALL_TEXTS, EMPTY, TEXT_MAX, Cut, Spans
+from gapless.content.values import Number, Value, not_a_value, too_large
+from gapless.core.limits import INT_MAX, INT_MIN
 
 __all__ = [
     "ALL_BOOLS",
@@ -84,6 +85,8 @@ class ValueSet(msgspec.Struct, frozen=True, gc=False):
                 return self.nan
         elif not isinstance(value, int):
             raise not_a_value(value)
+        elif not INT_MIN <= value <= INT_MAX:
+            raise too_large(value)
         return spans.contains(self.numbers, value)
 
     def intersection(self, other: ValueSet) -> ValueSet:
@@ -272,37 +275,44 @@ def union_of(sets: Sequence[ValueSet]) -> list[ValueSet]:
     return result
 
 
-def _settled(plain: ValueSet, patterned: Iterable[ValueSet]) -> ValueSet:
+def _settled(plain: ValueSet, patterned: Collection[ValueSet]) -> ValueSet:
     """Give the texts of a plain set one form beside patterned sets that hold some of them too.
 
     A single text in a gap or at an end is taken in where a patterned set has it, and a stretch
     that a patterned set holds altogether is left to that one.
     """
     texts = _not_held(plain.texts, patterned)
-    for value in dict.fromkeys(cut[0] for cut in texts if cut != TEXT_MAX):
-        if not spans.contains(texts, value) and any(one.contains(value) for one in patterned):
-            texts = spans.union(texts, spans.point(value))
-    texts = _not_held(texts, patterned)
+    added = [
+        spans.point(value)
+        for value in dict.fromkeys(cut[0] for cut in texts if cut != TEXT_MAX)
+        if not spans.contains(texts, value)
+        and any(one.contains(value) for one in patterned)
+        and not value.endswith("\ud800")  # the end of a prefix, and no text by itself
+    ]
+    if added:
+        texts = _not_held(spans.union_of([texts, *added]), patterned)
     return ValueSet(plain.numbers, texts, plain.bools, plain.null, plain.nan)
 
 
-def _not_held(texts: Spans, patterned: Iterable[ValueSet]) -> Spans:
+def _not_held(texts: Spans, patterned: Collection[ValueSet]) -> Spans:
     """Leave out the stretches that one of the patterned sets holds altogether."""
-    stretches = [texts[place : place + 2] for place in range(0, len(texts), 2)]
-    left = [each for each in stretches if not any(_holds(one, each) for one in patterned)]
-    return sum(left, EMPTY)
+    left: list[Cut] = []
+    for place in range(0, len(texts), 2):
+        stretch = texts[place : place + 2]
+        if not any(_holds(one, stretch) for one in patterned):
+            left += stretch
+    return tuple(left)
 
 
 def _holds(patterned: ValueSet, stretch: Spans) -> bool:
     """Say whether a set holds a stretch of texts, perhaps its last text apart from the rest."""
+    (first, open_below), (final, last) = stretch
+    if last and not open_below and first == final:
+        return patterned.contains(first)
     if ValueSet(texts=stretch).is_subset(patterned):
         return True
-    (_, last), shorter = stretch[1], (stretch[0], (stretch[1][0], 0))
-    return (
-        bool(last)
-        and patterned.contains(stretch[1][0])
-        and ValueSet(texts=shorter).is_subset(patterned)
-    )
+    shorter = (stretch[0], (final, 0))
+    return bool(last) and patterned.contains(final) and ValueSet(texts=shorter).is_subset(patterned)
 
 
 def one_of(values: list[Value]) -> ValueSet:

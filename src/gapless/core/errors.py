@@ -25,9 +25,11 @@ __all__ = [
     "GaplessError",
     "IndexBusyError",
     "UsageError",
+    "shortened",
 ]
 
 _EXCERPT_COLUMNS = 72
+_QUOTED_MAX = 60
 
 
 class GaplessError(Exception):
@@ -105,6 +107,11 @@ class IndexBusyError(UsageError, RuntimeError):
 
 class AttributeValueError(UsageError, TypeError):
     """An attribute of an event is not a bool, a 64-bit int, a float or a str."""
+
+
+def shortened(text: str) -> str:
+    """Cut a text that a message quotes: it may come from a stranger and be as long as a book."""
+    return text if len(text) <= _QUOTED_MAX else text[:_QUOTED_MAX] + "…"
 
 
 def _excerpt(line: str, column: int) -> tuple[str, int]:

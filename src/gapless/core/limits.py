@@ -24,10 +24,16 @@ FILTER_CONJUNCTIONS_MAX: Final = 256
 """Conjunctions in a filter's normal form. AND over OR multiplies; every conjunction is indexed."""
 
 FILTER_CONSTRAINTS_MAX: Final = 4_096
-"""Cut points over all value sets of a filter. A list of IN values is cheap, but not free."""
+"""Cut points and pieces of patterns over all value sets of a filter. A list of IN values is cheap,
+but not free."""
 
-FILTER_OPERATORS_MAX: Final = 100
-"""Arithmetic operators in one value. A value is computed and written by recursion, a level each."""
+FILTER_OPERATORS_MAX: Final = 98
+"""Arithmetic operators in one value. A value is computed and written by recursion, a level each;
+a little below FILTER_NESTING_MAX, so that what is written can be read again."""
+
+FILTER_PATTERN_MAX: Final = 4_096
+"""Characters in a LIKE pattern that is not just a prefix. One that has a _ inside is searched by a
+table that grows with the square of its length: 2 MB at this limit."""
 
 FILTER_STEPS_MAX: Final = 500_000
 """Steps of multiplying a filter out to its normal form. Bounds a hostile filter at a second."""

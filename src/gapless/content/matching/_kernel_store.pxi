@@ -58,6 +58,13 @@ cdef class Store:
     def insert(self, plan):
         """Store a plan and return its slot."""
         self.check_idle()
+        self.busy = True
+        try:
+            return self.insert_alone(plan)
+        finally:
+            self.busy = False
+
+    cdef uint32_t insert_alone(self, plan) except? 0xFFFFFFFF:
         kind, name, keys = plan.access
         cdef Attribute attribute = self.attribute(name) if kind != ALWAYS else None
         cdef list groups = [self.group(kind, attribute, key, True) for key in keys or (None,)]
@@ -77,6 +84,13 @@ cdef class Store:
     def delete(self, uint32_t slot):
         """Forget a slot; return the attributes that no slot asks for any more."""
         self.check_slot(slot)
+        self.busy = True
+        try:
+            return self.delete_alone(slot)
+        finally:
+            self.busy = False
+
+    cdef list delete_alone(self, uint32_t slot):
         cdef rule_t *rule = self.rules[slot]
         cdef home_t *home = homes_of(rule)
         cdef Group group = <Group>home[0].group

@@ -6,6 +6,7 @@ from array import array
 
 from gapless.content.conjunction import Conjunction
 from gapless.content.filter import Filter
+from gapless.content.matching.guard import Guard
 from gapless.content.matching.kernel import Engine
 from gapless.content.matching.plan import Planner
 
@@ -21,12 +22,17 @@ class SlotTable:
         self._slot_by_identity: dict[bytes, int] = {}
         self._identities: list[bytes | None] = []
         self._owners = array("I")
+        self._guard = Guard()
 
     def __len__(self) -> int:
         return len(self._slot_by_identity)
 
     def acquire(self, conjunction: Conjunction) -> int:
         """Return the conjunction's slot, made if it is new, with one owner more."""
+        with self._guard:
+            return self._acquire(conjunction)
+
+    def _acquire(self, conjunction: Conjunction) -> int:
         plan = self._planner.plan(conjunction)
         identity = plan.identity
         slot = self._slot_by_identity.get(identity)
@@ -61,6 +67,10 @@ class SlotTable:
 
     def release(self, slot: int) -> None:
         """Take one owner off a slot; the last one takes the slot along."""
+        with self._guard:
+            self._release(slot)
+
+    def _release(self, slot: int) -> None:
         assert self._owners[slot] > 0, f"slot {slot} has no owner"
         self._owners[slot] -= 1
         if not self._owners[slot]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gapless.content.matching.events import plain_event
+from gapless.content.matching.guard import Guard
 from gapless.content.matching.owners import NO_KEYS, Memo, Owners
 from gapless.content.matching.plan import (
     Access,
@@ -41,7 +42,6 @@ from gapless.content.matching.twin_groups import (
     places,
 )
 from gapless.content.values import Attributes, Value, check_value
-from gapless.core.errors import IndexBusyError
 
 __all__ = ["Engine"]
 
@@ -132,26 +132,6 @@ class _Plain:
         self._high = np.concatenate([self._high, np.zeros(rows)])
 
 
-class _Searching:
-    """A search under way: nothing else may use the engine then."""
-
-    __slots__ = ("_busy",)
-
-    def __init__(self) -> None:
-        self._busy = False
-
-    def check_idle(self) -> None:
-        if self._busy:
-            raise IndexBusyError
-
-    def __enter__(self) -> None:
-        self.check_idle()
-        self._busy = True
-
-    def __exit__(self, *_: object) -> None:
-        self._busy = False
-
-
 class Engine:
     """Slots found by events; see the kernel (`_kernel.pyx`) for the same, compiled."""
 
@@ -167,13 +147,16 @@ class Engine:
         self._memo = Memo()
         self._covering = covering
         self._epoch = 0
-        self._searching = _Searching()
+        self._guard = Guard()
 
     # --- slots -------------------------------------------------------------------------------
 
     def insert(self, plan: Plan) -> int:
         """Store a plan and return its slot."""
-        self._searching.check_idle()
+        with self._guard:
+            return self._insert(plan)
+
+    def _insert(self, plan: Plan) -> int:
         rule = Rule(plan)
         if self._free:
             slot = self._free.pop()
@@ -198,7 +181,10 @@ class Engine:
 
     def delete(self, slot: int) -> list[str]:
         """Forget a slot; return the attributes that no slot asks for any more."""
-        self._searching.check_idle()
+        with self._guard:
+            return self._delete(slot)
+
+    def _delete(self, slot: int) -> list[str]:
         rule = self._rule(slot)
         for group, position in rule.homes:
             self._count_users(group, rule, -1)
@@ -319,7 +305,7 @@ class Engine:
 
     def match(self, attributes: Attributes) -> frozenset[Any]:
         """Return the keys whose filter the event matches."""
-        with self._searching:
+        with self._guard:
             return self._keys_of(self._hits(attributes))
 
     def match_batch(self, events: Iterable[Attributes]) -> list[frozenset[Any]]:
@@ -328,7 +314,7 @@ class Engine:
 
     def route(self, attributes: Attributes) -> tuple[int, frozenset[Any]]:
         """Return the mask of the links that want the event, and the local keys."""
-        with self._searching:
+        with self._guard:
             hits = self._hits(attributes)
             mask = 0
             for slot in hits:
@@ -338,7 +324,7 @@ class Engine:
 
     def find(self, attributes: Attributes) -> list[int]:
         """Return the slots that the event matches, in order."""
-        with self._searching:
+        with self._guard:
             return sorted(self._hits(attributes))
 
     def _hits(self, attributes: Attributes, *, copied: bool = False) -> list[int]:
@@ -430,7 +416,7 @@ class Engine:
 
     def own(self, slot: int, key: Hashable) -> None:
         """Make ``key`` an owner of the slot."""
-        self._searching.check_idle()
+        self._guard.check()
         self._rule(slot)
         held = self._owners[slot]
         if held is None:
@@ -443,7 +429,7 @@ class Engine:
 
     def disown(self, slot: int, key: Hashable) -> None:
         """Take ``key`` off the slot's owners."""
-        self._searching.check_idle()
+        self._guard.check()
         self._rule(slot)
         held = self._owners[slot]
         if type(held) is Owners:
@@ -469,7 +455,7 @@ class Engine:
 
     def set_links(self, slot: int, mask: int) -> None:
         """Say which links want what the slot matches (a bit a link)."""
-        self._searching.check_idle()
+        self._guard.check()
         self._rule(slot)
         self._masks[slot] = mask
 
@@ -480,7 +466,7 @@ class Engine:
 
     def coverers(self, plan: Plan) -> list[int]:
         """Return, in order, the slots that may cover the plan's conjunction."""
-        self._searching.check_idle()
+        self._guard.check()
         wanted = dict(plan.ranges)
         slots: list[int] = []
         for group in self._leading_here(plan):
@@ -498,7 +484,7 @@ class Engine:
 
     def covered(self, plan: Plan) -> list[int]:
         """Return, in order, the slots that the plan's conjunction may cover."""
-        self._searching.check_idle()
+        self._guard.check()
         slots: list[int] = []
         for group in self._holding_all(plan.ranges):
             left = group.live
