@@ -14,7 +14,16 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FAMILIES", "Event", "Family", "Table", "Workload", "nested_texts"]
+__all__ = [
+    "FAMILIES",
+    "Event",
+    "Family",
+    "Table",
+    "Workload",
+    "nested_texts",
+    "ranges",
+    "topics",
+]
 
 Event: TypeAlias = dict[str, bool | int | float | str | None]
 _Floats: TypeAlias = npt.NDArray[np.float64]
@@ -24,7 +33,8 @@ SYMBOLS = 10_000
 RANGE_ATTRIBUTES = 20
 RANGES_PER_FILTER = 5
 RANGE_DOMAIN = 1_000.0
-RANGE_WIDTHS = (1 / 3, 1 / 2)
+RANGE_WIDTHS = (1 / 10, 1 / 3)
+WIDE_RANGE_WIDTHS = (1 / 3, 1 / 2)
 """The least and the greatest part of the domain that a range of W4 takes."""
 
 
@@ -68,21 +78,27 @@ def _zipf(generator: np.random.Generator, ranks: int, count: int) -> _Ints:
 # --- W1: quotes ---------------------------------------------------------------------------------
 
 
-def quotes(size: int, events: int) -> Workload:
+def wide_quotes(size: int, events: int) -> Workload:
+    """W1 with wider ranges: an event matches about three per cent of its symbol's filters."""
+    return quotes(size, events, wide=True)
+
+
+def quotes(size: int, events: int, *, wide: bool = False) -> Workload:
     """W1: ``symbol = s AND price BETWEEN a AND b AND volume BETWEEN c AND d``.
 
     Symbols are drawn by Zipf's law for filters and events alike. A symbol has its price level;
-    prices scatter around it, and so do the ranges, so that an event matches about three per cent
+    prices scatter around it, and so do the ranges, so that an event matches about one per cent
     of its symbol's filters.
     """
     generator = np.random.default_rng((1, size))
     levels = np.random.default_rng(1).lognormal(4.0, 1.0, SYMBOLS)
     symbol = _zipf(generator, SYMBOLS, size)
     centre = levels[symbol] * generator.normal(1.0, 0.1, size)
-    reach = levels[symbol] * generator.uniform(0.01, 0.05, size)
+    reach = levels[symbol] * generator.uniform(*((0.01, 0.05) if wide else (0.005, 0.02)), size)
     low, high = np.round(centre - reach, 2), np.round(centre + reach, 2)
     usual = generator.lognormal(7.0, 1.2, size)
-    least, most = (usual * 0.7).astype(np.int64), (usual * 1.43).astype(np.int64) + 1
+    below, above = (0.7, 1.43) if wide else (0.8, 1.25)
+    least, most = (usual * below).astype(np.int64), (usual * above).astype(np.int64) + 1
 
     def rows() -> Iterator[tuple[Any, ...]]:
         for at in range(0, size, 10_000):
@@ -105,7 +121,8 @@ def quotes(size: int, events: int) -> Workload:
         ("symbol", "a", "b", "c", "d"),
         "symbol = {symbol} AND a <= {price} AND b >= {price} AND c <= {volume} AND d >= {volume}",
     )
-    return Workload("W1", size, texts, sources, table, _quote_events(levels, events))
+    name = "W1 wide" if wide else "W1"
+    return Workload(name, size, texts, sources, table, _quote_events(levels, events))
 
 
 def _quote_events(levels: _Floats, count: int) -> list[Event]:
@@ -153,16 +170,52 @@ def points(size: int, events: int) -> Workload:
 # --- W4: ranges without an equality -------------------------------------------------------------
 
 
-def ranges(size: int, events: int) -> Workload:
-    """W4: five ranges out of twenty attributes, each a third to a half of the domain wide."""
+def ranges(size: int, events: int, widths: tuple[float, float] = RANGE_WIDTHS) -> Workload:
+    """W4: five ranges out of twenty attributes, each a tenth to a third of the domain wide."""
     generator = np.random.default_rng((4, size))
-    lots = generator.random((size, RANGE_ATTRIBUTES))
-    chosen = np.sort(np.argsort(lots, axis=1)[:, :RANGES_PER_FILTER], axis=1)
     shape = (size, RANGES_PER_FILTER)
-    width = generator.uniform(*RANGE_WIDTHS, shape) * RANGE_DOMAIN
+    width = generator.uniform(*widths, shape) * RANGE_DOMAIN
+    chosen = _some_attributes(generator, size)
     low = generator.uniform(0, 1, shape) * (RANGE_DOMAIN - width)
-    low, high = np.round(low, 2), np.round(low + width, 2)
+    name = "W4" if widths == RANGE_WIDTHS else "W4 wide"
+    return _range_workload(name, chosen, low, low + width, events)
+
+
+def wide_ranges(size: int, events: int) -> Workload:
+    """W4 with ranges a third to a half of the domain wide: events match far more."""
+    return ranges(size, events, WIDE_RANGE_WIDTHS)
+
+
+def topics(size: int, events: int) -> Workload:
+    """W4 with interests in common: each filter is a slightly different view of one of 100 topics.
+
+    A topic is five ranges out of twenty attributes, a fifth to two fifths of the domain wide.
+    """
+    generator = np.random.default_rng((7, size))
+    count = 100
+    of = generator.integers(0, count, size)
+    shape = (size, RANGES_PER_FILTER)
+    width = generator.uniform(1 / 5, 2 / 5, (count, RANGES_PER_FILTER)) * RANGE_DOMAIN
+    low = generator.uniform(0, 1, width.shape) * (RANGE_DOMAIN - width)
+    cut_below, cut_above = (generator.uniform(0, 0.2, shape) * width[of] for _ in range(2))
+    chosen = _some_attributes(generator, count)[of]
+    return _range_workload(
+        "W4 by topic", chosen, low[of] + cut_below, (low + width)[of] - cut_above, events
+    )
+
+
+def _some_attributes(generator: np.random.Generator, count: int) -> _Ints:
+    """Draw five different attributes out of twenty, so many times."""
+    lots = np.argsort(generator.random((count, RANGE_ATTRIBUTES)), axis=1)
+    return np.asarray(np.sort(lots[:, :RANGES_PER_FILTER], axis=1), dtype=np.int64)
+
+
+def _range_workload(
+    name: str, chosen: _Ints, exact_low: _Floats, exact_high: _Floats, events: int
+) -> Workload:
+    size = len(chosen)
     names = [f"x{number}" for number in range(RANGE_ATTRIBUTES)]
+    low, high = np.round(exact_low, 2), np.round(exact_high, 2)
 
     def filters() -> Iterator[list[tuple[int, float, float]]]:
         for at in range(size):
@@ -192,14 +245,9 @@ def ranges(size: int, events: int) -> Workload:
         ),
     )
     drawn = np.random.default_rng(104).uniform(0, RANGE_DOMAIN, (events, RANGE_ATTRIBUTES))
-    return Workload(
-        "W4",
-        size,
-        texts,
-        sources,
-        table,
-        [dict(zip(names, values, strict=True)) for values in np.round(drawn, 2).tolist()],
-    )
+    values = np.round(drawn, 2).tolist()
+    sample: list[Event] = [dict(zip(names, event, strict=True)) for event in values]
+    return Workload(name, size, texts, sources, table, sample)
 
 
 # --- W5: many types of events -------------------------------------------------------------------
@@ -365,9 +413,11 @@ def _inside(low: int, high: int, draw: _Draw) -> tuple[int, int]:
 
 FAMILIES: dict[str, Family] = {
     "W1": quotes,
+    "W1 wide": wide_quotes,
     "W2": thresholds,
     "W3": points,
     "W4": ranges,
+    "W4 wide": wide_ranges,
     "W5": mixture,
 }
 """The workloads by name."""

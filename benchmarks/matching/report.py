@@ -26,10 +26,14 @@ and were checked to give the same answers before they were timed. A contender th
 seconds for all events was given fewer.
 
 - **W1** `symbol = s AND price BETWEEN a AND b AND volume BETWEEN c AND d`; 10,000 symbols by
-  Zipf's law. **W2** `a > v`, v by Zipf's law on 1 to 20. **W3** `a = v`, 10,000 values.
-  **W4** five ranges out of twenty attributes, each a third to a half of the domain wide, no
-  equality. **W5** 200 types of events with ten out of 500 attributes; ranges, prefixes, IN, `<>`,
-  IS NULL, disjunctions.
+  Zipf's law; an event matches about one per cent of its symbol's filters. **W2** `a > v`, v by
+  Zipf's law on 1 to 20. **W3** `a = v`, 10,000 values. **W4** five ranges out of twenty
+  attributes, each a tenth to a third of the domain wide, no equality. **W5** 200 types of events
+  with ten out of 500 attributes; ranges, prefixes, IN, `<>`, IS NULL, disjunctions.
+- **W1 wide**, **W4 wide**: the same with wider ranges (three per cent; a third to a half of the
+  domain). How wide ranges are is our choice, and it decides: a wide range is matched more often,
+  and building a large answer then costs more than finding it. The wide settings came first and
+  missed several targets; the narrow ones were chosen after that was seen. Both are judged below.
 - **Linear scan**: one compiled Python lambda a filter. **SQLite**: a table in memory, a covering
   index, one query an event. **DuckDB**: a table in memory, joined with 100 events at a time on one
   thread; its events are loaded beforehand and its answers left in columns. Filters of W5 do not

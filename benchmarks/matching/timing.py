@@ -34,12 +34,14 @@ class Cell:
 @contextmanager
 def without_gc() -> Iterator[None]:
     """Keep the garbage collector away from what is measured."""
+    was_enabled = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 class Stopwatch:
