@@ -38,8 +38,8 @@ immediately and one after that, all words of up to four letters for patterns of 
 values of the other types, NaN, and missing.
 
 *Found* is the share of these pairs for which the library says so. In the first row the domain
-decides exactly; what is missed there needs to know that no number lies between two large neighbours
-such as 2^53 and 2^53 + 1. In the others LIKE, arithmetic and comparisons between attributes may make
+decides exactly; the misses that were looked at there need to know that no number lies between two
+large neighbours such as 2^53 and 2^53 + 1. In the others LIKE, arithmetic and comparisons between attributes may make
 something hold on the domain that does not hold everywhere, so what is found is at least the share
 given. *False* counts claims that the domain refutes and must be 0.
 """

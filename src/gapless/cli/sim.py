@@ -1,0 +1,137 @@
+"""``gapless sim``: run simulated overlays, and show one run in detail."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from rich.progress import Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from gapless.cli.output import console, print_json
+from gapless.sim.campaign import Summary, known_marks, run_many, summarise
+from gapless.sim.machine import BROKER, load_factory
+from gapless.sim.options import Options, draw
+from gapless.sim.runner import Result, run_options
+from gapless.sim.shrink import shrink
+
+EXIT_VIOLATION = 1
+"""The exit code of a run that found something."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What ``run`` prints as JSON."""
+
+    summary: Summary
+    failures: list[Result]
+
+
+def run(*, seeds: int, start: int, workers: int, machine: str | None, as_json: bool) -> int:
+    """Run seeds; print a line a run and a summary. Return the exit code."""
+    machine = machine or BROKER
+    load_factory(machine)  # a missing machine is said before anything is begun
+    wanted = range(start, start + seeds)
+    results: list[Result] = []
+    failures: list[Result] = []
+    for result in _shown(run_many(wanted, machine, workers=workers), seeds, as_json=as_json):
+        results.append(msgspec.structs.replace(result, violations=result.violations[:1]))
+        if result.failed:
+            failures.append(result)
+    summary = summarise(results, known=known_marks())
+    if as_json:
+        print_json(Report(summary, failures))
+    else:
+        _show_summary(summary, failures)
+    return EXIT_VIOLATION if failures else 0
+
+
+def _shown(results: Iterable[Result], total: int, *, as_json: bool) -> Iterable[Result]:
+    """Pass results on, and show each as a line with a count below on a terminal."""
+    if as_json:
+        yield from results
+        return
+    out = console()
+    columns = (TextColumn("{task.completed}/{task.total} seeds"),)
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:
+        task = progress.add_task("seeds", total=total)
+        for result in results:
+            progress.update(task, advance=1)
+            out.print(Text(result.line(), style="red" if result.failed else ""))
+            yield result
+
+
+def _show_summary(summary: Summary, failures: list[Result]) -> None:
+    out = console()
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    faults = ", ".join(f"{kind} {count:,}" for kind, count in summary.faults.items())
+    rows = [
+        ("seeds", f"{summary.seeds:,}"),
+        ("steps", f"{summary.steps:,} ({summary.steps_per_second:,.0f} a second and core)"),
+        ("faults", faults or "none"),
+        ("publications", f"{summary.publications:,}"),
+        ("deliveries", f"{summary.deliveries:,}"),
+        ("gaps", f"{summary.gaps:,}"),
+        ("never hit", ", ".join(summary.never_hit) or "none"),
+    ]
+    for name, fact in rows:
+        table.add_row(name, Text(fact))
+    found = sum(map(len, summary.violations.values()))
+    table.add_row("violations", Text(str(found), style="bold red" if found else "green"))
+    out.print(table)
+    for name, seeds in summary.violations.items():
+        shown = ", ".join(map(str, seeds[:20]))
+        out.print(Text(f"  {name}: seeds {shown}", style="red"))
+    for failure in failures[:3]:
+        out.print(Text(f"  {failure.options.line()}", style="dim"))
+
+
+def replay(
+    seed: int,
+    *,
+    options_text: str | None,
+    trace: bool,
+    shrunk: bool,
+    machine: str | None,
+    as_json: bool,
+) -> int:
+    """Run one seed again; show its trace, or shrink it. Return the exit code."""
+    options = draw(seed) if options_text is None else _read_options(options_text)
+    machine = machine or BROKER
+    load_factory(machine)
+    lines = trace and not as_json
+    result = run_options(options, machine, sink=_print_line if lines else None)
+    if shrunk and result.failed:
+        result = shrink(result, machine)
+    if as_json:
+        print_json(result)
+    else:
+        _show_result(result)
+    return EXIT_VIOLATION if result.failed else 0
+
+
+def _read_options(text: str) -> Options:
+    """Read options from JSON, or from a file with JSON."""
+    path = Path(text)
+    return Options.of_json(text if text.lstrip().startswith("{") else path.read_text("utf-8"))
+
+
+def _print_line(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+def _show_result(result: Result) -> None:
+    out = console()
+    out.print(Text(result.line(), style="red" if result.failed else "green"))
+    out.print(Text(f"options  {result.options.line()}"))
+    out.print(Text(f"faults   {result.faults}"))
+    speed = f"{result.steps_per_second:,.0f} steps a second"
+    out.print(Text(f"trace    {result.trace_hash}, {result.virtual_ms:,} ms, {speed}"))
+    for violation in result.violations[:10]:
+        out.print(Text(str(violation), style="red"))
+    if result.failed:
+        out.print(Text(f"json     {result.options.json()}", style="dim"))

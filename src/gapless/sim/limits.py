@@ -1,0 +1,66 @@
+"""The parameters of simulated brokers: all times shorter, and here and there a tiny limit.
+
+Shorter times make timeouts act within a short run. Tiny limits (a window of one, no cache) reach
+the branches that normal sizes never do.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from gapless.core.parameters import Parameters
+
+__all__ = ["PACED_MS", "TINY", "draw_limits", "paced"]
+
+PACED_MS: Final = tuple(name for name in Parameters.__struct_fields__ if name.endswith("_ms"))
+"""The parameters that the pace shortens."""
+
+TINY: Final[dict[str, tuple[int, ...]]] = {
+    "ack_groups": (1, 2),
+    "cache_bytes": (0, 300, 2_000),
+    "curious_ranges_max": (1, 3),
+    "delta_log_max": (0, 1, 3),
+    "frame_events_max": (1, 2),
+    "join_hold": (0, 1, 3),
+    "nack_ranges_max": (1, 2),
+    "nack_span_ms": (1, 5),
+    "nack_window": (1, 2),
+    "prefetch_max": (1, 3),
+    "publisher_window": (1, 4),
+    "queue_bytes_max": (300, 3_000),
+    "read_chunk_bytes": (1, 300),
+    "reads_per_shb_max": (1, 2),
+    "regimes_kept": (1, 2),
+    "segments_max": (1, 2),
+    "sets_per_session_max": (1, 2),
+    "table_conjunctions_max": (1, 3),
+}
+"""Limits and the small values a seed may give them."""
+
+
+def paced(pace: float, *, expiry: bool) -> dict[str, int]:
+    """Return the times of all brokers at a pace; relations of the defaults stay as they are."""
+    defaults = Parameters()
+    times = {name: max(1, round(getattr(defaults, name) * pace)) for name in PACED_MS}
+    # in seconds: above the longest paced time of what they must outlast, and within a run
+    park = 1 + times["attach_expiry_ms"] // 1_000
+    times.update(
+        park_after_s=park,
+        legacy_ttl_s=4 * park,
+        member_grace_s=1,
+        left_memory_s=park + 1,
+        linger_s=1,
+        filter_wait_s=1,
+        hold_ttl_s=2 * park if expiry else 86_400,
+        expire_after_s=3 * park if expiry else 604_800,
+        tombstone_ttl_s=86_400,
+    )
+    return times
+
+
+def draw_limits(random: Random) -> dict[str, int]:
+    """Draw which limits are tiny in a seed: none in half of them."""
+    if random.random() < 0.5:
+        return {}
+    return {name: random.choice(values) for name, values in TINY.items() if random.random() < 0.2}

@@ -1,0 +1,194 @@
+"""One run: a world from its options, the two phases, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from gapless.messages.clients import Order
+from gapless.sim.faults import Faults
+from gapless.sim.machine import BROKER, load_factory
+from gapless.sim.options import Options, draw
+from gapless.sim.oracle import Stream, Truth
+from gapless.sim.subscribers import Subscriber
+from gapless.sim.trace import Trace
+from gapless.sim.workload import Workload
+from gapless.sim.world import Probe, Violation, World
+
+__all__ = ["Result", "Run", "run_options", "run_seed"]
+
+SLICE_US: Final = 100_000
+"""How often the liveness phase looks whether all is done."""
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What came of a run."""
+
+    options: Options
+    steps: int
+    virtual_ms: int
+    faults: dict[str, int]
+    publications: int
+    deliveries: int
+    gaps: int
+    violations: tuple[Violation, ...]
+    marks: dict[str, int]
+    trace_hash: str
+    text_hash: str
+    """The digest of the trace's lines, if there were lines."""
+    seconds: float
+
+    @property
+    def failed(self) -> bool:
+        """Whether something was found."""
+        return bool(self.violations)
+
+    @property
+    def steps_per_second(self) -> float:
+        """How fast the run was."""
+        return self.steps / self.seconds if self.seconds else 0.0
+
+    def line(self) -> str:
+        """Return the run in one line."""
+        faults = sum(self.faults.values())
+        verdict = str(self.violations[0]).splitlines()[0] if self.violations else "ok"
+        return (
+            f"seed {self.options.seed:>6}  {self.steps:>7} steps  {faults:>3} faults  "
+            f"{self.publications:>4} published  {self.deliveries:>5} delivered  {verdict}"
+        )
+
+
+class Run:
+    """A world with its clients, faults and truth, for a run or for a test that looks inside."""
+
+    def __init__(
+        self,
+        options: Options,
+        machine: str = BROKER,
+        *,
+        sink: Callable[[str], None] | None = None,
+        probes: Sequence[Callable[[Run], Probe]] = (),
+    ) -> None:
+        self.options = options
+        self.world = World(options, load_factory(machine), Trace(sink))
+        self.truth = Truth(self.world)
+        self.workload = Workload(self.world, self.truth)
+        self.faults = Faults(self.world, self.workload)
+        self.world.probes += [probe(self) for probe in probes]
+
+    def play(self) -> Result:
+        """Run both phases."""
+        begun = time.process_time()
+        self.begin()
+        self.world.run_until(self.options.safety_ms * 1_000)
+        if not self.world.stopped:
+            self._live()
+        self.world.finish()
+        return self._result(time.process_time() - begun)
+
+    def begin(self) -> None:
+        """Start all hosts, clients and faults."""
+        world = self.world
+        world.note("world", self.options.line())
+        random = world.stream("beginning")
+        self.faults.start()
+        for host in world.hosts.values():
+            world.after(random.randrange(50_000), partial(world.start, host))
+        self.workload.start()
+
+    # --- liveness ----------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        """Heal the core; all that is owed must come, and then all that is published once more."""
+        self.workload.stop()
+        self.faults.heal()
+        deadline = self.world.now + self.options.liveness_ms * 1_000
+        if self._settle(deadline):
+            self.workload.finals()
+            self._settle(deadline + self.options.liveness_ms * 500)
+        # whatever comes after all is done comes without reason
+        self.world.run_until(self.world.now + 2 * SLICE_US)
+
+    def _settle(self, deadline: int) -> bool:
+        """Let time pass until nothing is owed; after the deadline something is stuck."""
+        while True:
+            self.world.run_until(self.world.now + SLICE_US)
+            unfinished = [] if self.world.stopped else self.unfinished()
+            if not unfinished:
+                return not self.world.stopped
+            if self.world.now >= deadline:
+                shown = "; ".join(unfinished[:5])
+                self.world.violate("stuck", f"{len(unfinished)} things are owed: {shown}")
+                return False
+
+    def unfinished(self) -> list[str]:
+        """Return what is owed inside the core."""
+        core = self.world.core
+        sound: list[Stream] = []
+        broken: list[Stream] = []
+        for stream in self.truth.streams.values():
+            if stream.guaranteed:
+                whole = self.world.hosts[stream.broker] in core and not self.truth.damaged(stream)
+                (sound if whole else broken).append(stream)
+        found: list[str] = []
+        for publisher in self.workload.publishers:
+            if publisher.host in core:
+                found += publisher.unfinished()
+        for reader in self.workload.readers:
+            if reader.host in core and reader.stream in sound:
+                found += reader.unfinished()
+        for subscriber in self.workload.subscribers:
+            if subscriber.host in core:
+                streams = [] if self._held(subscriber, broken) else sound
+                found += subscriber.unfinished(streams)
+        return found
+
+    def _held(self, subscriber: Subscriber, broken: list[Stream]) -> bool:
+        """Say whether a total order may wait for a stream that is outside the core (R51)."""
+        return subscriber.checker.order is Order.TOTAL and bool(broken)
+
+    # --- the result --------------------------------------------------------------------------
+
+    def _result(self, seconds: float) -> Result:
+        world = self.world
+        checkers = [subscriber.checker for subscriber in self.workload.subscribers]
+        return Result(
+            options=self.options,
+            steps=world.steps,
+            virtual_ms=world.now // 1_000,
+            faults=dict(sorted(world.faults.items())),
+            publications=self.truth.publications,
+            deliveries=sum(checker.deliveries for checker in checkers),
+            gaps=sum(checker.gaps for checker in checkers),
+            violations=tuple(world.violations),
+            marks=dict(sorted(world.marks.items())),
+            trace_hash=world.trace.short_digest,
+            text_hash=world.trace.text_digest if world.trace.full else "",
+            seconds=seconds,
+        )
+
+
+def run_options(
+    options: Options,
+    machine: str = BROKER,
+    *,
+    sink: Callable[[str], None] | None = None,
+    probes: Sequence[Callable[[Run], Probe]] = (),
+) -> Result:
+    """Run a world with these options."""
+    return Run(options, machine, sink=sink, probes=probes).play()
+
+
+def run_seed(
+    seed: int,
+    machine: str = BROKER,
+    *,
+    sink: Callable[[str], None] | None = None,
+    probes: Sequence[Callable[[Run], Probe]] = (),
+) -> Result:
+    """Run the world of a seed."""
+    return run_options(draw(seed), machine, sink=sink, probes=probes)

@@ -1,0 +1,48 @@
+"""Shapes of trees: which cells there are and how they hang together."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from gapless.core.errors import UsageError
+from gapless.overlay.neighbourhood import Topology
+
+__all__ = ["SHAPES", "tree"]
+
+SHAPES: Final = ("line", "star", "fan", "random", "broom")
+
+
+def tree(shape: str, cells: int, fan_out: int, brokers_per_cell: int, seed: int) -> Topology:
+    """Return a tree of so many cells; ``fan_out`` bounds the children of a cell."""
+    if shape not in SHAPES:
+        raise UsageError(f"{shape} is no shape; there are {', '.join(SHAPES)}")
+    random = Random(f"{seed}/shape")  # noqa: S311
+    names = [f"n{number}" for number in range(cells)]
+    children = [0] * cells
+    edges = []
+    for child in range(1, cells):
+        parent = _parent(shape, child, cells, fan_out, children, random)
+        children[parent] += 1
+        edges.append((names[parent], names[child]))
+    brokers = {
+        name: [f"{name}{letter}" for letter in "abcdefgh"[:brokers_per_cell]] for name in names
+    }
+    return Topology.of(brokers, edges)
+
+
+def _parent(
+    shape: str, child: int, cells: int, fan_out: int, children: list[int], random: Random
+) -> int:
+    match shape:
+        case "line":
+            return child - 1
+        case "star":
+            return 0
+        case "fan":
+            return (child - 1) // fan_out
+        case "broom":  # a line, and all the rest at its end
+            return min(child - 1, cells // 2)
+        case _:
+            open_cells = [cell for cell in range(child) if children[cell] < fan_out]
+            return random.choice(open_cells)

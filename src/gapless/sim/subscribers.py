@@ -1,0 +1,259 @@
+"""Simulated subscribers, durable or not: credit, acks, filter changes, seeks and resumption."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gapless.messages.clients import (
+    Ack,
+    Begin,
+    BeginKind,
+    Credit,
+    Delivery,
+    FilterSet,
+    Gap,
+    Order,
+    Refused,
+    Seek,
+    SetFilter,
+    Started,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Unsubscribed,
+)
+from gapless.sim.checkers import SubscriptionChecker
+from gapless.sim.clients import Client
+
+if TYPE_CHECKING:
+    from gapless.sim.oracle import Truth
+    from gapless.sim.world import Host, World
+
+__all__ = ["Subscriber"]
+
+LATEST = Begin()
+
+
+class Subscriber(Client):
+    """A client with one subscription."""
+
+    def __init__(
+        self,
+        world: World,
+        truth: Truth,
+        name: str,
+        host: Host,
+        *,
+        filter_text: str,
+        durable: bool,
+        order: Order = Order.PUBLISHER,
+        begin: Begin = LATEST,
+        credit: int = 10,
+    ) -> None:
+        super().__init__(world, truth, name, host)
+        self.durable = durable
+        self.checker = SubscriptionChecker(
+            world, truth, name, filter_text, durable=durable, order=order
+        )
+        self.slow = False
+        self.done = False
+        self._begin = begin
+        self._window = credit
+        self._credit = 0
+        """How many events the machine may still send."""
+        self._owed_credit = 0
+        self._subscribing = 0
+        self._answered = False
+        """Whether the subscription was ever answered."""
+        self._resuming = False
+        self._change: SetFilter | None = None
+        self._change_asked = 0
+        """How often the present filter change was asked for."""
+        self._seek: Seek | None = None
+        self._ending: Unsubscribe | None = None
+
+    @property
+    def steady(self) -> bool:
+        """Whether the subscription is established and nothing about it is under way."""
+        return (
+            self.connection is not None
+            and self._subscribing == 0
+            and self._answered
+            and self._change is None
+            and self._seek is None
+            and self._ending is None
+            and not self.checker.changing
+        )
+
+    # --- connecting --------------------------------------------------------------------------
+
+    def choose_host(self) -> None:
+        """Come back at the same broker, or, where a position is all that counts, at another."""
+        if not self.durable and self._answered and self.random.random() < self.world.options.roam:
+            self.host = self.random.choice(self.world.core)
+
+    def connected(self) -> None:
+        """Subscribe, or go on from the own position."""
+        self._seek = None  # a seek that was not answered is not tried again
+        if self._ending is not None and not self.durable:
+            self._finish()
+            return
+        if self._ending is not None:
+            self.ask(self._ending)
+            return
+        self._resuming = self._answered or bool(self.checker.position())
+        begin = self._resume_begin() if self._resuming else self._begin
+        self._subscribing = self.next_request()
+        self._credit, self._owed_credit = self._window, 0
+        text = self.checker.old_filter
+        if not self.durable:
+            text = self.checker.filter
+            self._change = None
+            self.checker.began_anew()
+        self.ask(
+            Subscribe(
+                self._subscribing,
+                self.checker.name,
+                text,
+                self.durable,
+                begin,
+                self.checker.order,
+                self._credit,
+            )
+        )
+
+    def _resume_begin(self) -> Begin:
+        checker, options = self.checker, self.world.options
+        forgetful = self.durable and self._answered and checker.may_forget
+        if forgetful and self.random.random() < options.amnesia:
+            checker.forgot()
+            return LATEST
+        position = checker.position()
+        return Begin(BeginKind.POSITION, position) if position else LATEST
+
+    # --- what comes --------------------------------------------------------------------------
+
+    def take(self, notice: Any) -> None:
+        """Check a notice and go on."""
+        if isinstance(notice, Delivery):
+            self._deliver(notice)
+        elif isinstance(notice, Started):
+            self.checker.started(notice.pubend, notice.after)
+        elif isinstance(notice, Gap):
+            self.checker.gap(notice.pubend, notice.low, notice.high)
+        elif isinstance(notice, Subscribed):
+            self._subscribed(notice)
+        elif isinstance(notice, FilterSet):
+            self._filter_set(notice)
+        elif isinstance(notice, Unsubscribed):
+            if self._ending is not None and notice.request == self._ending.request:
+                self._finish()
+        elif isinstance(notice, Refused):
+            self._refused(notice)
+
+    def _deliver(self, notice: Delivery) -> None:
+        if notice.subscription != self.checker.name:
+            self.world.violate("spurious", f"{self.name} gets {notice.subscription}")
+            return
+        self._credit -= len(notice.events)
+        if self._credit < 0:
+            self.world.violate("flooded", f"{self.name}: {-self._credit} more than its credit")
+        self.checker.delivered(notice.events)
+        self._owed_credit += len(notice.events)
+        self.give_credit()
+        if self.durable and self.random.random() < 0.5:
+            self._ack()
+
+    def give_credit(self) -> None:
+        """Give back the credit of what was consumed, unless the client is slow now."""
+        if self._owed_credit and not self.slow and self._ending is None:
+            self._credit += self._owed_credit
+            self.say(Credit(self.checker.name, self._owed_credit))
+            self._owed_credit = 0
+
+    def _ack(self) -> None:
+        """Acknowledge where the client is, or some of it."""
+        position = self.checker.position()
+        if self.random.random() < 0.3:
+            position = tuple(each for each in position if self.random.random() < 0.5)
+        if position and self._ending is None and self._seek is None:
+            for pubend, tick in position:
+                self.checker.acked[pubend] = max(tick, self.checker.acked.get(pubend, 0))
+            self.say(Ack(self.checker.name, position))
+
+    def _subscribed(self, notice: Subscribed) -> None:
+        if self._seek is not None and notice.request == self._seek.request:
+            self.checker.sought(self._seek.begin, notice.position)
+            self._seek = None
+            return
+        if notice.request != self._subscribing:
+            return
+        self._subscribing = 0
+        if self._resuming:
+            self.checker.resumed(notice.position)
+        else:
+            self.checker.begun(self._begin, notice.position)
+        self._answered = True
+        if self._change is not None:
+            self._ask_change()
+
+    def _refused(self, notice: Refused) -> None:
+        if self._change is not None and notice.request == self._change.request:
+            if self._change_asked > 1:
+                self.world.after(50_000, self._ask_change)  # perhaps it was done before
+            else:
+                self._change = None
+                self.checker.change_refused()
+        elif self._seek is not None and notice.request == self._seek.request:
+            self._seek = None
+        elif notice.request == self._subscribing:
+            self.world.violate("refused", f"{self.name}: subscription refused: {notice.reason}")
+        elif self._ending is not None and notice.request == self._ending.request:
+            self.world.violate("refused", f"{self.name}: end refused: {notice.reason}")
+
+    # --- what the workload asks for ----------------------------------------------------------
+
+    def set_filter(self, filter_text: str) -> None:
+        """Change the filter; ask until answered."""
+        self._change = SetFilter(self.next_request(), self.checker.name, filter_text)
+        self._change_asked = 0
+        self.checker.change_asked(filter_text)
+        self._ask_change()
+
+    def _ask_change(self) -> None:
+        if self._change is not None and self.connection is not None:
+            self._change_asked += 1
+            self.ask(self._change)
+
+    def _filter_set(self, notice: FilterSet) -> None:
+        if self._change is not None and notice.request == self._change.request:
+            self._change = None
+            self.checker.change_done(notice.position, exact=self._change_asked == 1)
+
+    def seek(self, begin: Begin) -> None:
+        """Go on from somewhere else."""
+        self._seek = Seek(self.next_request(), self.checker.name, begin)
+        self.ask(self._seek)
+
+    def unsubscribe(self) -> None:
+        """End the subscription; a durable one is ended until that is answered."""
+        self._ending = Unsubscribe(self.next_request(), self.checker.name)
+        self._change = None
+        self.ask(self._ending)
+
+    def _finish(self) -> None:
+        self.done = self.checker.ended = True
+        # stay a moment, so that what still comes is seen
+        self.world.after(200_000, self.leave)
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def unfinished(self, streams: list[Any]) -> list[str]:
+        """Return what is owed and has not come."""
+        if self.done:
+            return []
+        if self._ending is not None:
+            return [f"{self.name}: its end is not answered"]
+        if self.connection is None or self._subscribing:
+            return [f"{self.name}: is not subscribed"]
+        return self.checker.unfinished(streams)

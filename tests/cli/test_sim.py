@@ -1,0 +1,72 @@
+"""``gapless sim``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gapless.cli.main import main
+from tests.sim.test_plants import PLANTS
+from tests.sim.toy import TOY
+from tests.sim.toy_runs import toy_options
+
+BUG = next(plant for plant, _ in PLANTS if plant.name == "ticks")
+
+
+def options_of(seed: int) -> str:
+    return toy_options(seed).json()
+
+
+def test_replay_shows_the_result_and_the_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "replay", "3", "--machine", TOY, "--options", options_of(3)]) == 0
+    shown = capsys.readouterr().out
+    assert "seed      3" in shown
+    assert toy_options(3).line() in shown
+
+
+def test_replay_with_a_trace_shows_every_step(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["sim", "replay", "3", "--machine", TOY, "--options", options_of(3), "--trace"]
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert " ** starts" in shown
+    assert "<- Received(" in shown
+    assert "-> Write(" in shown
+
+
+def test_replay_of_a_failing_run_says_so_and_can_shrink_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["sim", "replay", "3", "--machine", TOY, "--options", options_of(3)]
+    with BUG.planted():
+        assert main([*arguments, "--shrink"]) == 1
+        shown = capsys.readouterr().out
+        assert "undurable" in shown
+        assert main([*arguments, "--json"]) == 1
+        result = json.loads(capsys.readouterr().out)
+    assert result["violations"][0]["name"] == "undurable"
+
+
+def test_run_prints_a_line_a_run_and_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    with BUG.planted():
+        assert main(["sim", "run", "--seeds", "3", "--start", "5", "--machine", TOY]) == 1
+    shown = capsys.readouterr().out
+    for seed in (5, 6, 7):
+        assert f"seed {seed:>6}" in shown
+    assert "undurable: seeds" in shown
+    assert "never hit" in shown
+
+
+def test_run_as_json_has_the_summary_and_the_failures(capsys: pytest.CaptureFixture[str]) -> None:
+    with BUG.planted():
+        assert main(["sim", "run", "--seeds", "2", "--machine", TOY, "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["summary"]["seeds"] == 2
+    assert report["failures"][0]["options"]["seed"] == 0
+
+
+def test_a_missing_machine_is_an_error_and_not_a_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["sim", "run", "--seeds", "1", "--machine", "gapless.nowhere:Broker"]) == 2
+    assert "no machine gapless.nowhere:Broker" in capsys.readouterr().err

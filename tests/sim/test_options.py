@@ -1,0 +1,63 @@
+"""Swarm options: every seed draws a lawful world, and all of what may differ does."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.errors import UsageError
+from gapless.sim.limits import TINY
+from gapless.sim.options import FAULT_KINDS, NetworkKind, Options, draw
+from gapless.sim.shapes import SHAPES, tree
+
+DRAWN = [draw(seed) for seed in range(600)]
+
+
+def test_a_seed_always_draws_the_same_options() -> None:
+    assert [draw(seed) for seed in range(600)] == DRAWN
+
+
+def test_every_seed_has_a_lawful_tree_and_lawful_parameters() -> None:
+    for options in DRAWN:
+        assert len(options.topology().cells) == options.cells
+        parameters = options.parameters()  # checks its relations itself
+        assert parameters.delta == options.delta
+        assert parameters.ordered_sessions == (options.network is NetworkKind.SESSION)
+
+
+def test_about_a_tenth_of_the_seeds_have_no_faults() -> None:
+    calm = sum(options.calm for options in DRAWN)
+    assert 0.05 < calm / len(DRAWN) < 0.15
+
+
+def test_everything_that_may_differ_does() -> None:
+    assert {options.shape for options in DRAWN} == set(SHAPES)
+    assert {options.network for options in DRAWN} == set(NetworkKind)
+    assert {options.cells for options in DRAWN} >= {1, 2, 3, 8, 15}
+    assert {options.delta for options in DRAWN} == {0, 1, 2, 3}
+    assert {kind for options in DRAWN for kind in options.rates} == set(FAULT_KINDS)
+    assert {name for options in DRAWN for name in options.limits} == set(TINY)
+
+
+def test_options_travel_as_json() -> None:
+    for options in DRAWN[:50]:
+        assert Options.of_json(options.json()) == options
+
+
+def test_the_line_shows_what_differs_from_the_defaults() -> None:
+    options = Options(seed=7, cells=5, rates={"one-way cut": 1.5})
+    assert options.line() == "seed=7 cells=5 rates={one-way-cut:1.5}"
+
+
+def test_some_options_can_be_changed() -> None:
+    assert Options(seed=7).with_(cells=9) == Options(seed=7, cells=9)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_makes_a_tree_of_any_size(shape: str) -> None:
+    for cells in range(1, 16):
+        assert len(tree(shape, cells, 2, 3, seed=1).cells) == cells
+
+
+def test_an_unknown_shape_is_refused() -> None:
+    with pytest.raises(UsageError, match="no shape"):
+        tree("ring", 3, 2, 1, seed=1)

@@ -1,0 +1,53 @@
+"""Shrinking: a failing run becomes small and fails in the same way."""
+
+from __future__ import annotations
+
+from gapless.sim.runner import run_options
+from gapless.sim.shrink import shrink
+from tests.sim.test_plants import PLANTS
+from tests.sim.toy import TOY
+from tests.sim.toy_runs import toy_options
+
+BY_NAME = {plant.name: plant for plant, _ in PLANTS}
+
+
+def test_a_failing_run_shrinks_to_a_small_one_that_fails_the_same_way() -> None:
+    options = toy_options(7).with_(cells=9, subscribers=6, publishers=4)
+    with BY_NAME["early"].planted():
+        failing = run_options(options, TOY)
+        assert failing.violations[0].name == "undurable"
+        small = shrink(failing, TOY)
+        assert small.violations[0].name == "undurable"
+        again = run_options(small.options, TOY)
+    assert again.trace_hash == small.trace_hash
+    assert small.options.cells == 1
+    assert small.options.publishers == 1
+    assert small.options.subscribers == 1
+    assert small.options.rates == {}
+    assert small.options.limits == {}
+    assert small.options.operations_max <= 3
+    assert small.steps < failing.steps
+
+
+def test_shrinking_keeps_to_its_number_of_runs() -> None:
+    with BY_NAME["early"].planted():
+        failing = run_options(toy_options(7), TOY)
+        count = 0
+
+        def counted(*arguments: object, **_: object) -> object:
+            nonlocal count
+            count += 1
+            return run_options(*arguments)  # type: ignore[arg-type]
+
+        shrink(failing, TOY, runs_max=10, run=counted)  # type: ignore[arg-type]
+    assert count <= 10
+
+
+def test_what_a_fault_is_needed_for_keeps_that_fault() -> None:
+    options = toy_options(7).with_(rates={"crash": 4.0, "pause": 1.0}, amnesia=1.0, durable=1.0)
+    with BY_NAME["acks"].planted():
+        results = (run_options(options.with_(seed=seed), TOY) for seed in range(50))
+        failing = next(result for result in results if result.failed)
+        small = shrink(failing, TOY, runs_max=100)
+    assert "crash" in small.options.rates
+    assert "pause" not in small.options.rates

@@ -1,0 +1,15 @@
+"""Runs of the toy: what it cannot do is left out of the options."""
+
+from __future__ import annotations
+
+from gapless.sim.options import Options, draw
+from gapless.sim.runner import Result, run_options
+from tests.sim.toy import TOY
+
+
+def toy_options(seed: int) -> Options:
+    return draw(seed).with_(total=0.0, best_effort=0.0)
+
+
+def run_toy(seed: int, machine: str = TOY) -> Result:
+    return run_options(toy_options(seed), machine)

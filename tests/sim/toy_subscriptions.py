@@ -1,0 +1,203 @@
+"""The part of the toy that has to do with subscriptions."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from typing import Any
+
+from gapless.content.filter import Filter
+from gapless.core.ids import ORIGIN, PubendId
+from gapless.core.machine import Context
+from gapless.messages.clients import (
+    BeginKind,
+    Delivery,
+    FilterSet,
+    PositionTuple,
+    Refused,
+    Seek,
+    SetFilter,
+    Started,
+    Subscribe,
+    Subscribed,
+)
+from gapless.messages.records import SegmentRecord, Store, SubscriptionRecord
+from gapless.messages.streams import Publication
+
+
+class Subscription:
+    """A subscription: its filters, where it is, who reads it."""
+
+    def __init__(self, name: str, filter_text: str, *, durable: bool) -> None:
+        self.name = name
+        self.filter = filter_text
+        self.durable = durable
+        self.client: str | None = None
+        self.credit = 0
+        self.cursor: dict[PubendId, int] = {}
+        self.acked: dict[PubendId, int] = {}
+        self.history: list[tuple[str, dict[PubendId, int]]] = []
+        """Earlier filters, oldest first, each with up to where it governs."""
+        self.held = False
+        """Whether a write has to be durable before anything is delivered."""
+
+
+class Subscribing:
+    """Knows streams as far as they are copied here, and delivers from them."""
+
+    context: Context
+
+    def __init__(self) -> None:
+        self.subscriptions: dict[str, Subscription] = {}
+        self.streams: dict[PubendId, list[Publication]] = {}
+        self.ticks: dict[PubendId, list[int]] = {}
+        self.filters: dict[str, Filter] = {}
+
+    # --- subscribing -------------------------------------------------------------------------
+
+    def _filter(self, text: str) -> Filter:
+        if text not in self.filters:
+            self.filters[text] = Filter(text)
+        return self.filters[text]
+
+    def _top(self, pubend: PubendId) -> int:
+        ticks = self.ticks[pubend]
+        return ticks[-1] if ticks else 0
+
+    def _known_top(self, pubend: PubendId) -> int:
+        return self._top(pubend) if pubend in self.ticks else 0
+
+    def _place(self, request: Subscribe | Seek) -> dict[PubendId, int]:
+        begin = request.begin
+        wanted = dict(begin.position)
+        place = {
+            pubend: self._top(pubend) if begin.kind in {BeginKind.LATEST, BeginKind.POSITION} else 0
+            for pubend in self.streams
+        }
+        return {**place, **wanted}
+
+    def _subscribe(self, client: str, request: Subscribe) -> None:
+        held = self.subscriptions.get(request.subscription)
+        if held is not None and held.durable:
+            wanted = dict(request.begin.position)
+            # what is not acknowledged anywhere was known from its beginning
+            held.cursor = {
+                pubend: max(held.acked.get(pubend, 0), wanted.get(pubend, 0))
+                for pubend in {**self.streams, **held.acked, **wanted}
+            }
+        else:
+            held = Subscription(request.subscription, request.filter, durable=request.durable)
+            held.cursor = self._place(request)
+            held.acked = dict(held.cursor)
+            self.subscriptions[held.name] = held
+        held.client, held.credit = client, request.credit
+        answer = Subscribed(request.request, tuple(held.cursor.items()))
+        if held.durable:
+            self._store(held, lambda: self._answer(held, client, answer))
+        else:
+            self._answer(held, client, answer)
+
+    def _store(self, held: Subscription, then: Callable[[], None]) -> None:
+        """Keep a durable subscription; it waits meanwhile."""
+        segments = [
+            *(SegmentRecord(text, ORIGIN, (), tuple(ends.items())) for text, ends in held.history),
+            SegmentRecord(held.filter, ORIGIN, (), ()),
+        ]
+        acked = tuple(held.acked.items())
+        record = SubscriptionRecord(held.name, tuple(segments), acked, acked, 0, 0, 0)
+        held.held = True
+        self.context.write((Store(record),), then)
+
+    def _answer(self, held: Subscription, client: str, answer: Any) -> None:
+        held.held = False
+        if held.client == client and self.subscriptions.get(held.name) is held:
+            self.context.tell(client, answer)
+            self._deliver(held)
+
+    def _ack(self, name: str, position: PositionTuple) -> None:
+        held = self.subscriptions.get(name)
+        if held is None or held.held:
+            return
+        for pubend, tick in position:
+            held.acked[pubend] = max(tick, held.acked.get(pubend, 0))
+        self._store(held, lambda: self._unhold(held))
+
+    def _unhold(self, held: Subscription) -> None:
+        held.held = False
+        self._deliver(held)
+
+    def _seek(self, client: str, request: Seek) -> None:
+        held = self.subscriptions.get(request.subscription)
+        if held is None or held.client != client or held.held:
+            self.context.tell(client, Refused(request.request, "not now"))
+            return
+        place = self._place(request)
+        for pubend, tick in held.cursor.items():
+            if request.begin.kind is BeginKind.LATEST:
+                place[pubend] = max(tick, place.get(pubend, 0))
+            elif pubend not in dict(request.begin.position):
+                place[pubend] = tick
+        held.cursor = place
+        self._answer(held, client, Subscribed(request.request, tuple(place.items())))
+
+    def _set_filter(self, client: str, request: SetFilter) -> None:
+        held = self.subscriptions.get(request.subscription)
+        if held is None or held.client != client or held.held:
+            self.context.tell(client, Refused(request.request, "not now"))
+            return
+        last = held.history[-1][1] if held.history else {}
+        switch = {
+            pubend: max(self._known_top(pubend), held.cursor.get(pubend, 0), last.get(pubend, 0))
+            for pubend in {**self.streams, **held.cursor, **last}
+        }
+        if held.filter != request.filter:
+            held.history.append((held.filter, switch))
+            held.filter = request.filter
+        answer = FilterSet(request.request, tuple(switch.items()))
+        if held.durable:
+            self._store(held, lambda: self._answer(held, client, answer))
+        else:
+            self._answer(held, client, answer)
+
+    # --- delivering --------------------------------------------------------------------------
+
+    def _deliver_all(self) -> None:
+        for held in self.subscriptions.values():
+            self._deliver(held)
+
+    def _deliver(self, held: Subscription) -> None:
+        if held.client is None or held.held:
+            return
+        for pubend, stream in self.streams.items():
+            if pubend not in held.cursor:
+                held.cursor[pubend] = held.acked.get(pubend, 0)
+                started = Started(held.name, pubend, held.cursor[pubend])
+                self.context.tell(held.client, started)
+            self._deliver_stream(held, pubend, stream)
+
+    def _deliver_stream(
+        self, held: Subscription, pubend: PubendId, stream: list[Publication]
+    ) -> None:
+        events: list[tuple[PubendId, Publication]] = []
+        for place in range(
+            bisect.bisect_right(self.ticks[pubend], held.cursor[pubend]), len(stream)
+        ):
+            if held.credit == len(events):
+                break
+            publication = stream[place]
+            if self._filter(self._governing(held, publication, pubend)).matches(
+                publication.attributes
+            ):
+                events.append((pubend, publication))
+            held.cursor[pubend] = publication.tick
+        if events:
+            held.credit -= len(events)
+            assert held.client is not None
+            self.context.tell(held.client, Delivery(held.name, tuple(events)))
+
+    @staticmethod
+    def _governing(held: Subscription, publication: Publication, pubend: PubendId) -> str:
+        for text, ends in held.history:
+            if publication.tick <= ends.get(pubend, -1):
+                return text
+        return held.filter
