@@ -120,6 +120,10 @@ class Planner:
         equal: list[Access] = []
         prefixes: list[Access] = []
         for name, allowed in conjunction.constraints:
+            interval = _plain_interval(allowed)
+            if interval is not None:  # by far the commonest that is no way in
+                ranges.append((name, (interval,)))
+                continue
             alternatives, exact = _alternatives(allowed)
             ranges.append((name, alternatives))
             if not exact:
@@ -189,12 +193,15 @@ class Planner:
         Among about equally rare ones take the one that already leads to most slots: events then
         visit few large groups and not many small ones.
         """
-        required = self._required
-        limit = 2 * min([required.get(name, 0) for name in present]) + _SIMILAR
-        similar = [name for name in present if required.get(name, 0) <= limit]
-        return Access(
-            AccessKind.PRESENT, max(similar, key=lambda name: self._anchored.get(name, 0)), ()
-        )
+        required = self._required.get
+        uses = [required(name, 0) for name in present]
+        limit = 2 * min(uses) + _SIMILAR
+        anchored = self._anchored.get
+        chosen, most = "", -1
+        for name, count in zip(present, uses, strict=True):
+            if count <= limit and (slots := anchored(name, 0)) > most:
+                chosen, most = name, slots
+        return Access(AccessKind.PRESENT, chosen, ())
 
 
 def _mark(value: Value) -> int:
@@ -232,11 +239,20 @@ def _identity(
 
 def _interval(low: Cut, high: Cut) -> Alternative:
     # a cut above its value excludes it as a low end, a cut below its value as a high end
-    if type(low[0]) is float and type(high[0]) is float:  # most are, and need no more
-        return _NUMBER, low[0], low[1], high[0], high[1] - 1, None
     low_double, low_step = encode_number(low[0])
     high_double, high_step = encode_number(high[0])
     return _NUMBER, low_double, low_step + low[1], high_double, high_step + high[1] - 1, None
+
+
+def _plain_interval(allowed: ValueSet) -> Alternative | None:
+    """Return a set that is one interval between two different doubles as what it is, else None."""
+    cuts = allowed.numbers
+    if len(cuts) != 2 or allowed.texts or allowed.bools or allowed.null or allowed.nan:
+        return None
+    (low, above), (high, beyond) = cuts
+    if type(low) is not float or type(high) is not float or low == high:
+        return None
+    return _NUMBER, low, above, high, beyond - 1, None
 
 
 def _alternatives(allowed: ValueSet) -> tuple[tuple[Alternative, ...], bool]:

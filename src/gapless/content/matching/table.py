@@ -51,6 +51,8 @@ class SlotTable:
 
     def acquire_all(self, conjunctions: tuple[Conjunction, ...]) -> tuple[int, ...]:
         """Return the slots of several conjunctions; all or none get an owner more."""
+        if len(conjunctions) == 1:  # most have one
+            return (self.acquire(conjunctions[0]),)
         slots: list[int] = []
         try:
             for conjunction in conjunctions:
