@@ -162,6 +162,10 @@ def test_a_timer_may_cancel_one_that_is_due_at_the_same_time() -> None:
     assert calls == []
 
 
+def nothing() -> None:
+    """Stands for an action that does not matter."""
+
+
 def test_a_timer_that_is_set_by_a_timer_waits_for_a_later_time() -> None:
     context = new_context()
     calls: list[str] = []
@@ -178,14 +182,14 @@ def test_a_timer_that_is_set_by_a_timer_waits_for_a_later_time() -> None:
 
 def test_a_timer_without_delay_is_refused_as_it_could_come_back_for_ever() -> None:
     with pytest.raises(AssertionError, match="without delay"):
-        new_context().after(0, list)
+        new_context().after(0, nothing)
 
 
 def test_timers_cancelled_again_and_again_do_not_pile_up() -> None:
     context = new_context()
-    kept = context.after(7, list)
+    kept = context.after(7, nothing)
     for _ in range(10_000):
-        context.after(1_000_000, list).cancel()
+        context.after(1_000_000, nothing).cancel()
     assert len(context._timers) < 3_000
     assert context.next_timer() == kept.at
 
