@@ -73,6 +73,8 @@ def show_matching() -> None:
     found = sum(map(len, results))
     print(f"  index: {each * 1e6:9,.1f} µs an event, {found / EVENTS:.1f} matches an event")
 
+    for each_filter in filters:  # its first use prepares a filter, which is not to be timed
+        each_filter.matches(events[0])
     started = time.perf_counter()
     expected = {key for key, each_filter in enumerate(filters) if each_filter.matches(events[0])}
     one_by_one = time.perf_counter() - started
