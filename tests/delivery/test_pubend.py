@@ -115,6 +115,17 @@ def test_a_repeated_sequence_is_known_again_after_a_crash() -> None:
     assert again == answers
 
 
+def test_a_sequence_beyond_the_window_is_never_answered_with_a_made_up_tick() -> None:
+    bench = Bench(Parameters(retention_s=0, publisher_window=2))
+    session = bench.open()
+    for sequence in range(1, 5):
+        bench.publish(session, sequence, sequence)
+    bench.sync()
+    with pytest.raises(PublishRefusedError, match=r"sequence 1 was published.*go on after 4"):
+        bench.publish(session, 1, 1)
+    assert sum(len(row.publications) for row in bench.rows) == 4
+
+
 def test_a_sequence_that_leaves_one_out_is_refused() -> None:
     # R28, A21 (a): 9 before the unanswered 8 would make 8 look published
     bench = Bench()

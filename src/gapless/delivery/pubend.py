@@ -220,7 +220,13 @@ class Pubend:
         fresh = events[max(0, held.last_sequence + 1 - first) :]
         publications = self._with_ticks(publisher, held.last_sequence + 1, fresh)
         known.update((each.sequence, each.tick) for each in publications)
-        ticks = tuple(known.get(first + place, 0) for place in range(len(events)))
+        if events and first not in known:
+            # the lowest is forgotten first; telling a made-up tick would be a false position
+            raise PublishRefusedError(
+                f"sequence {first} was published, too long ago for its tick to be remembered; "
+                f"go on after {held.last_sequence}"
+            )
+        ticks = tuple(known[first + place] for place in range(len(events)))
         if publications:
             self._append(held, publications, known, lambda: then(ticks))
         else:

@@ -12,8 +12,8 @@ the group of *some attribute is present*, preferably a rare one, so that events 
 meet the filters meant for another. An event makes one dict probe per attribute, and one more per
 registered prefix length.
 
-A **group** of few slots is verified slot by slot. A larger one has, for every attribute its slots
-ask for, **bit rows**: the attribute's values are cut into 64 buckets (missing, FALSE, TRUE, NaN,
+A **group** of few slots is verified slot by slot. A larger one has, for every attribute that a fair
+share of its slots asks for, **bit rows**: the attribute's values are cut into 64 buckets (missing, FALSE, TRUE, NaN,
 texts by hash, numbers by quantiles of the ends), and in the row of a bucket the bit of a slot says
 that the slot's condition *cannot* hold there. Joining one row per attribute leaves the slots that
 may match, 64 to a word; these are verified exactly. Badly placed buckets cost false candidates,

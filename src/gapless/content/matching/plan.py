@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from gapless.content import spans
 from gapless.content.conjunction import Conjunction
-from gapless.content.spans import ALL_TEXTS, Cut, Spans
+from gapless.content.spans import ALL_TEXTS, Cut
 from gapless.content.values import Number, Value
 from gapless.content.valueset import ValueSet
 from gapless.core.limits import ACCESS_VALUES_MAX
@@ -303,14 +303,4 @@ def _common_prefix(allowed: ValueSet) -> str:
     """Return what all texts of a set begin with, where the set has texts only."""
     if not allowed.texts or allowed.numbers or allowed.bools or allowed.null or allowed.nan:
         return ""
-    return _prefix_of(allowed.texts)
-
-
-def _prefix_of(texts: Spans) -> str:
-    low, high = texts[0][0], texts[-1][0]
-    if not isinstance(high, str):
-        return ""
-    pairs = enumerate(zip(low, high, strict=False))
-    shared = next((at for at, (x, y) in pairs if x != y), min(len(low), len(high)))
-    longer = str(low[: shared + 1])  # the interval of a prefix ends just beyond it
-    return longer if spans.is_subset(texts, spans.prefix(longer)) else longer[:shared]
+    return spans.stem((allowed.texts[0], allowed.texts[-1]))
