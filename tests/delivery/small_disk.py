@@ -48,6 +48,8 @@ class Bench:
         self.told: list[Piece] = []
         self.opened: list[RegimeRecord] = []
         self.releases: list[Tick] = []
+        self.expected: list[tuple[int, Tick, bool]] = []
+        """When acknowledgement up to which tick was expected, and whether with pressure."""
         self.writes: list[Write] = []
         properties = PubendProperties("p", "p", advertisement)
         first = PubendRecord(STOCKS, properties, 1, 0, 0)
@@ -67,6 +69,10 @@ class Bench:
         assert pubend == STOCKS
         self.releases.append(up_to)
 
+    def expect_ack(self, pubend: PubendId, tick: Tick, pressure: bool) -> None:
+        assert pubend == STOCKS
+        self.expected.append((self.now, tick, pressure))
+
     # --- what a test does --------------------------------------------------------------------
 
     def start(self) -> None:
@@ -83,7 +89,6 @@ class Bench:
             self,
             self.claims.get,
             lambda: self.context.clock,
-            last_logged=max((row.last for row in self.rows), default=0),
             regimes=[each for each in stored if isinstance(each, RegimeRecord)],
             publishers=[each for each in stored if isinstance(each, PublisherRecord)],
             membership=Membership(

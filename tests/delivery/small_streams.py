@@ -13,8 +13,10 @@ from gapless.core.machine import Context, Identity
 from gapless.core.parameters import DEFAULTS, Parameters, us
 from gapless.core.ticks import Tick
 from gapless.delivery.feed import Candidate
+from gapless.delivery.regimes import Vector
 from gapless.delivery.router import ReceiverRef, Router
 from gapless.messages.streams import (
+    Advance,
     Attach,
     Attached,
     AttachKind,
@@ -30,7 +32,7 @@ from gapless.messages.streams import (
     Unfed,
 )
 
-STOCKS = PubendId("stocks")
+STOCKS, BONDS = PubendId("stocks"), PubendId("bonds")
 
 
 def event(tick: Tick, value: int) -> Publication:
@@ -54,14 +56,22 @@ class Node:
         self.context.now = world.now
         self.wanted: Callable[[Publication], bool] | None = None
         """What the receiver's table wants; None if tables are not sufficient."""
+        self.matched: list[Tick] = []
+        """The ticks of all publications that were matched, once for each match."""
+        self.vectors: list[Vector | None] = []
+        """By which vectors tables were chosen."""
         self.router = Router(self.context, self)
 
-    def tables_for(self, pubend: PubendId, piece: Piece, receiver: ReceiverRef) -> int | None:
+    def tables_for(
+        self, pubend: PubendId, piece: Piece, vector: Vector | None, receiver: ReceiverRef
+    ) -> int | None:
         del pubend, piece, receiver
+        self.vectors.append(vector)
         return None if self.wanted is None else 1
 
     def matching_tables(self, publication: Publication) -> int:
         assert self.wanted is not None
+        self.matched.append(publication.tick)
         return int(self.wanted(publication))
 
     def candidates(self, pubend: PubendId) -> list[Candidate]:
@@ -79,7 +89,10 @@ class Node:
         return receiver.name != "nearer"
 
     def is_announced(self, pubend: PubendId) -> bool:
-        return pubend == STOCKS
+        return pubend in {STOCKS, BONDS}
+
+    def is_best_effort(self, pubend: PubendId) -> bool:
+        return pubend in self.world.best_effort
 
     def take(self, peer: BrokerId, message: Any) -> None:
         """Hand a message to the router."""
@@ -105,6 +118,8 @@ class Node:
             router.regime(message)
         elif isinstance(message, Released):
             router.released(message)
+        elif isinstance(message, Advance):
+            router.advance(peer, message)
 
 
 class Log:
@@ -113,6 +128,8 @@ class Log:
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
         self.reads = 0
+        self.advances: list[Tick] = []
+        self.eager = False
 
     @property
     def top(self) -> Tick:
@@ -125,6 +142,12 @@ class Log:
         found = [each for each in self.pieces if low <= each.high and each.low <= high]
         then(found, high)
 
+    def advance(self, tick: Tick) -> None:
+        self.advances.append(tick)
+
+    def set_eager(self, eager: bool) -> None:
+        self.eager = eager
+
 
 class Line:
     """Routers named by letters, the first with the pubend, and a receiver behind the last."""
@@ -132,6 +155,7 @@ class Line:
     def __init__(self, names: str, parameters: Parameters = DEFAULTS) -> None:
         self.parameters = parameters
         self.now = us(s=10)
+        self.best_effort: set[PubendId] = set()
         self.cuts: set[tuple[BrokerId, BrokerId]] = set()
         self.nodes: dict[BrokerId, Node] = {}
         feeder = None
@@ -149,16 +173,24 @@ class Line:
         """Let a receiver say something to the last router."""
         self._fly(receiver, self.last, message)
 
-    def attach(self, receiver: BrokerId = "r", number: int = 2, *, eager: bool = False) -> None:
+    def attach(
+        self,
+        receiver: BrokerId = "r",
+        number: int = 2,
+        *,
+        eager: bool = False,
+        pubend: PubendId = STOCKS,
+    ) -> None:
         """Let a receiver be fed."""
-        self.say(receiver, Attach(STOCKS, number, AttachKind.CELL, receiver, eager))
+        self.say(receiver, Attach(pubend, number, AttachKind.CELL, receiver, eager))
 
-    def publish(self, new: Piece) -> None:
-        """Let the pubend tell a piece, which is in its log."""
-        self.log.pieces.append(new)
+    def publish(self, new: Piece, pubend: PubendId = STOCKS) -> None:
+        """Let a pubend tell a piece; that of stocks is in its log."""
+        if pubend == STOCKS:
+            self.log.pieces.append(new)
         node = self.nodes[self.first]
         node.context.now = self.now
-        node.router.spread(STOCKS, new, None)
+        node.router.spread(pubend, new, None)
         self._collect(node)
 
     def run(self, ms: int) -> None:

@@ -9,7 +9,7 @@ from gapless.core.machine import Context, Identity
 from gapless.core.parameters import DEFAULTS, Parameters, us
 from gapless.core.ticks import Tick
 from gapless.delivery.acks import Reports, grouped
-from gapless.messages.streams import Member, Report, SetDefine, SetForget
+from gapless.messages.streams import AckExpected, Member, Report, SetDefine, SetForget
 
 STOCKS, BONDS = PubendId("stocks"), PubendId("bonds")
 
@@ -152,6 +152,17 @@ def test_reports_for_a_pubend_of_this_broker_stay_here() -> None:
     assert relay.posted() == []
 
 
+def test_a_new_member_of_a_pubend_of_this_broker_makes_no_haste_elsewhere() -> None:
+    relay = Relay()
+    relay.hears("s1", ["s1"], BONDS, 5)
+    relay.reports.flush()
+    relay.posted()
+    relay.here.add(STOCKS)
+    relay.hears("s1", ["s1"], STOCKS, 5)
+    relay.reports.flush()
+    assert relay.posted() == []
+
+
 def test_a_session_has_only_so_many_sets() -> None:
     relay = Relay(Parameters(sets_per_session_max=4))
     for place in range(10):
@@ -162,3 +173,82 @@ def test_a_session_has_only_so_many_sets() -> None:
     defined = {message.number for message in messages if isinstance(message, SetDefine)}
     forgotten = {message.number for message in messages if isinstance(message, SetForget)}
     assert len(defined - forgotten) <= 4
+
+
+# --- acknowledgement is expected (GD 3.2; R57, R58) -------------------------------------------
+
+
+def expected(relay: Relay) -> list[tuple[str, AckExpected]]:
+    return [
+        (peer, message)
+        for peer, messages in relay.context.take_posted()
+        for message in messages
+        if isinstance(message, AckExpected)
+    ]
+
+
+def lagging(relay: Relay) -> None:
+    relay.hears("x", ["s1"], STOCKS, 50)
+    relay.hears("y", ["s2"], STOCKS, 99)
+    relay.hears("z", ["s3"], STOCKS, 100)
+    relay.hears("z", ["s4"], BONDS, 1)
+
+
+def test_those_below_whose_reports_are_lower_are_asked() -> None:
+    relay = Relay()
+    lagging(relay)
+    relay.reports.ack_expected("up", AckExpected(STOCKS, 100))
+    assert expected(relay) == [
+        ("x", AckExpected(STOCKS, 100)),
+        ("y", AckExpected(STOCKS, 100)),
+    ]
+
+
+def test_the_broker_of_the_pubend_asks_too_though_reports_end_there() -> None:
+    relay = Relay()
+    relay.here.add(STOCKS)
+    lagging(relay)
+    relay.reports.expect(STOCKS, 100, pressure=False)
+    assert [peer for peer, _ in expected(relay)] == ["x", "y"]
+
+
+def test_the_own_leaf_is_asked_like_any_other() -> None:
+    relay = Relay()
+    relay.hears("n", ["n"], STOCKS, 50)
+    relay.reports.expect(STOCKS, 100, pressure=False)
+    assert expected(relay) == [("n", AckExpected(STOCKS, 100))]
+
+
+def test_only_the_own_feeder_can_ask() -> None:
+    # a peer of the cell that feeds the leaf of this broker speaks to the leaf
+    relay = Relay()
+    lagging(relay)
+    relay.reports.ack_expected("other", AckExpected(STOCKS, 100))
+    assert expected(relay) == []
+
+
+def test_they_are_not_asked_too_often() -> None:
+    relay = Relay(Parameters(aet_ms=1_000))
+    for _ in range(40):
+        relay.hears("x", ["s1"], STOCKS, 50)
+        relay.reports.ack_expected("up", AckExpected(STOCKS, 100))
+        relay.run(ms=50)
+    assert len(expected(relay)) == 4
+
+
+def test_pressure_reaches_all_who_report_even_if_others_were_asked_just_now() -> None:
+    # R49, R58: a log may be held for a catch-up of a host that has acknowledged everything itself
+    relay = Relay()
+    lagging(relay)
+    relay.reports.ack_expected("up", AckExpected(STOCKS, 100))
+    relay.reports.ack_expected("up", AckExpected(STOCKS, 90, pressure=True))
+    assert [peer for peer, each in expected(relay) if each.pressure] == ["x", "y", "z"]
+
+
+def test_nobody_is_asked_who_has_not_reported_lately() -> None:
+    relay = Relay()
+    lagging(relay)
+    relay.run(ms=DEFAULTS.ack_memory_ms + DEFAULTS.ack_ms)
+    relay.posted()
+    relay.reports.ack_expected("up", AckExpected(STOCKS, 100))
+    assert expected(relay) == []

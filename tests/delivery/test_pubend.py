@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
-
 from gapless.core.ids import ShbId, VirtualTime
 from gapless.core.parameters import Parameters, us
-from gapless.delivery.pubend import PublishRefusedError
 from gapless.messages.records import MemberRecord, RegimeRecord, Store
 from tests.delivery.small_disk import STOCKS, Bench
 
@@ -85,72 +82,6 @@ def test_a_clock_set_back_does_not_stop_silence() -> None:
     before = bench.pubend.top
     bench.run(ms=3_000)
     assert bench.pubend.top > before
-
-
-def test_a_repeated_sequence_is_answered_with_its_first_tick_and_logged_once() -> None:
-    # R27: idempotent by publisher and sequence
-    bench = Bench()
-    session = bench.open()
-    first = bench.publish(session, 1, 1, 2)
-    again = bench.publish(session, 1, 1, 2)
-    assert again == []  # its first copy is not on disk yet, so it stays unanswered too
-    bench.sync()
-    assert again == first
-    assert sum(len(row.publications) for row in bench.rows) == 2
-    half = bench.publish(session, 2, 2, 3)
-    bench.sync()
-    assert half[0][0] == first[0][1]
-    assert sum(len(row.publications) for row in bench.rows) == 3
-
-
-def test_a_repeated_sequence_is_known_again_after_a_crash() -> None:
-    bench = Bench()
-    answers = bench.publish(bench.open(), 1, 1)
-    bench.sync()
-    bench.start()
-    session = bench.open()
-    assert session.last_sequence == 1
-    again = bench.publish(session, 1, 1)
-    bench.sync()
-    assert again == answers
-
-
-def test_a_sequence_beyond_the_window_is_never_answered_with_a_made_up_tick() -> None:
-    bench = Bench(Parameters(retention_s=0, publisher_window=2))
-    session = bench.open()
-    for sequence in range(1, 5):
-        bench.publish(session, sequence, sequence)
-    bench.sync()
-    with pytest.raises(PublishRefusedError, match=r"sequence 1 was published.*go on after 4"):
-        bench.publish(session, 1, 1)
-    assert sum(len(row.publications) for row in bench.rows) == 4
-
-
-def test_a_sequence_that_leaves_one_out_is_refused() -> None:
-    # R28, A21 (a): 9 before the unanswered 8 would make 8 look published
-    bench = Bench()
-    session = bench.open()
-    with pytest.raises(PublishRefusedError, match="leaves out 1"):
-        bench.publish(session, 2, 1)
-
-
-def test_an_older_session_of_a_publisher_is_fenced() -> None:
-    bench = Bench()
-    old, new = bench.open(), bench.open()
-    with pytest.raises(PublishRefusedError, match="opened again"):
-        bench.publish(old, 1, 1)
-    bench.publish(new, 1, 1)
-
-
-def test_what_the_advertisement_does_not_cover_is_refused_whole() -> None:
-    # section 1, A22
-    bench = Bench(advertisement="a > 10")
-    session = bench.open()
-    with pytest.raises(PublishRefusedError, match="a > 10"):
-        bench.publish(session, 1, 11, 9)
-    answers = bench.publish(session, 1, 11)
-    bench.sync()
-    assert len(answers[0]) == 1
 
 
 def test_a_regime_opens_with_a_tick_of_its_own_even_when_idle() -> None:
@@ -285,3 +216,107 @@ def test_a_pubend_is_named_in_what_it_writes() -> None:
     bench.publish(bench.open(), 1, 1)
     bench.sync()
     assert {row.pubend for row in bench.rows} == {STOCKS}
+
+
+# --- acknowledgement is expected (GD 3.2; R57) --------------------------------------------------
+
+
+def lagging_bench() -> Bench:
+    """Return a pubend whose member s has acknowledged nothing of what was published."""
+    bench = Bench(Parameters(retention_s=0, aet_ms=2_000))
+    bench.claim("s", 1)
+    bench.report("s")
+    bench.run(ms=100)
+    bench.publish(bench.open(), 1, 1)
+    bench.sync()
+    return bench
+
+
+def test_a_tick_that_is_not_acknowledged_for_long_is_asked_after() -> None:
+    bench = lagging_bench()
+    tick = bench.rows[0].last
+    bench.run(ms=1_500)
+    assert bench.expected == []
+    bench.run(ms=1_500)
+    ((_, asked, pressure),) = bench.expected
+    assert asked >= tick
+    assert asked <= bench.clock - us(ms=2_000)
+    assert not pressure
+
+
+def test_a_member_that_acknowledges_in_time_is_never_asked() -> None:
+    bench = lagging_bench()
+    for _ in range(20):
+        bench.report("s", bench.pubend.top)
+        bench.run(ms=500)
+    assert bench.expected == []
+
+
+def test_a_member_that_lags_is_asked_again_but_not_too_often() -> None:
+    bench = lagging_bench()
+    bench.run(ms=15_000)
+    times = [at for at, _, _ in bench.expected]
+    assert len(times) >= 5
+    for before, after in itertools.pairwise(times):
+        assert after - before >= us(ms=1_000)
+
+
+def test_a_pubend_that_was_down_asks_after_what_it_had_logged_and_perhaps_not_told() -> None:
+    # GD 3.2: after a crash of the pubend AckExpected makes subends ask for what they missed
+    bench = lagging_bench()
+    tick = bench.rows[0].last
+    bench.start()
+    bench.run(ms=1_900)
+    assert bench.expected == []  # members are given time to return
+    bench.run(ms=1_100)
+    assert bench.expected
+    assert bench.expected[0][1] >= tick
+
+
+def test_a_stream_that_begins_with_a_leap_is_not_overdue_at_once() -> None:
+    # its first regime opens at tick 1, its first silence reaches up to the present
+    bench = Bench(Parameters(retention_s=0, aet_ms=2_000), start=us(s=86_400))
+    bench.claim("s", 1)
+    bench.report("s")
+    bench.run(ms=1_000)
+    assert bench.pubend.top > us(s=86_000)
+    bench.report("s", bench.pubend.top)
+    bench.run(ms=2_000)
+    assert bench.expected == []
+
+
+# --- silence that somebody waits for (R51) ------------------------------------------------------
+
+
+def test_a_pubend_advances_to_a_tick_that_somebody_waits_for_ceiling_first() -> None:
+    bench = Bench()
+    bench.run(ms=500)
+    wanted = bench.clock + us(ms=1_500)
+    bench.pubend.advance(wanted)
+    assert bench.pubend.top < wanted  # not before the ceiling is on disk (R29)
+    bench.sync()
+    assert bench.pubend.top == wanted
+
+
+def test_a_pubend_does_not_advance_far_beyond_the_neighbours_clocks() -> None:
+    # A20 (a)
+    bench = Bench()
+    bench.run(ms=500)
+    bench.pubend.advance(bench.clock + us(s=3_600))
+    bench.sync()
+    assert bench.pubend.top <= bench.clock
+
+
+def test_silence_is_quick_as_soon_as_somebody_waits_and_lazy_when_nobody_does() -> None:
+    # R30
+    bench = Bench()
+    bench.run(ms=5_000)
+    told = len(bench.told)
+    bench.pubend.set_eager(True)
+    bench.run(ms=100)
+    assert len(bench.told) >= told + 15
+    bench.pubend.set_eager(False)
+    bench.run(ms=5_000)
+    told = len(bench.told)
+    bench.run(ms=5_000)
+    assert len(bench.told) <= told + 10

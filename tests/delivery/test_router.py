@@ -5,6 +5,7 @@ from __future__ import annotations
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import TickRange
 from gapless.messages.streams import (
+    Advance,
     Attach,
     Attached,
     AttachKind,
@@ -16,7 +17,7 @@ from gapless.messages.streams import (
     Unfed,
     UnfedReason,
 )
-from tests.delivery.small_streams import STOCKS, Line, event, piece
+from tests.delivery.small_streams import BONDS, STOCKS, Line, Log, event, piece
 
 
 def fed(names: str = "pan", parameters: Parameters | None = None) -> Line:
@@ -214,3 +215,190 @@ def test_silence_of_several_pieces_is_one_message() -> None:
     line.run(ms=350)  # every hop withholds it for a while
     assert line.count(Silence, "n", "r") == 1
     assert line.count(Frame, "n", "r") == 0
+
+
+def test_silence_of_several_pubends_is_one_message() -> None:
+    # R35: many pubends of a session in one Silence
+    line = Line("pn", Parameters(silence_ms=100))
+    line.nodes["p"].router.host(BONDS, Log(), 0)
+    line.attach()
+    line.attach(number=4, pubend=BONDS)
+    line.run(ms=20)
+    line.publish(piece(1, 9))
+    line.publish(piece(1, 7), BONDS)
+    line.run(ms=250)
+    told = [each for each in line.heard["r"] if isinstance(each, Silence)]
+    assert [[pubend for pubend, *_ in each.pieces] for each in told] == [[STOCKS, BONDS]]
+
+
+def test_silence_before_an_event_is_told_before_it() -> None:
+    line = fed("pn")
+    line.publish(piece(21, 25, regime=0))
+    line.publish(piece(26, 30, event(28, 1), regime=1))  # another regime: it cannot be joined
+    line.run(ms=10)
+    assert line.pieces() == [piece(21, 25), piece(26, 30, event(28, 1), regime=1)]
+
+
+def test_an_event_is_matched_once_for_all_receivers_and_however_late_it_is_told() -> None:
+    # R25: one match gives the set of tables, a receiver's test is a mask
+    line = Line("pn", Parameters(silence_ms=100))
+    for receiver, number in (("r1", 2), ("r2", 4), ("r3", 6)):
+        line.attach(receiver, number)
+    line.run(ms=20)
+    node = line.nodes["n"]
+    node.wanted = lambda each: each.attributes["a"] == 1
+    for tick in range(1, 31):
+        line.publish(piece(tick, tick, event(tick, tick % 5)))
+    line.run(ms=300)
+    assert node.matched == list(range(1, 31))
+    for receiver in ("r1", "r2", "r3"):
+        assert line.ticks(receiver) == [1, 6, 11, 16, 21, 26]
+        assert line.pieces(receiver)[-1].high == 30
+
+
+def test_what_comes_late_into_withheld_silence_is_looked_at_again() -> None:
+    # R35: a D that passes stays D, also if it had come as again
+    line = fed("pn")
+    node = line.nodes["n"]
+    node.wanted = lambda each: each.attributes["a"] == 1
+    node.router.frame(Frame(STOCKS, 2, piece(21, 25, event(22, 0))))
+    node.router.frame(Frame(STOCKS, 2, piece(21, 25, event(22, 0), event(24, 1)), first=False))
+    node.router.frame(Frame(STOCKS, 2, piece(26, 30, event(28, 1))))
+    line.run(ms=200)
+    assert line.pieces() == [piece(21, 30, event(24, 1), event(28, 1))]
+
+
+def test_withheld_silence_before_a_gap_says_nothing_of_what_lies_beyond_it() -> None:
+    line = fed("pn")
+    node = line.nodes["n"]
+    node.wanted = lambda each: each.attributes["a"] == 1
+    node.router.frame(Frame(STOCKS, 2, piece(21, 25, event(22, 0))))
+    node.router.frame(Frame(STOCKS, 2, piece(28, 30, event(29, 0))))
+    node.router.frame(Frame(STOCKS, 2, piece(26, 27, event(27, 1)), first=False))
+    line.run(ms=200)
+    assert line.ticks() == [27]
+    assert line.pieces() == [piece(21, 30, event(27, 1))]
+
+
+def test_what_had_come_before_withheld_silence_is_not_taken_for_silence() -> None:
+    # R35: what came as again was never judged for a receiver that did not ask
+    line = fed("pn")
+    node = line.nodes["n"]
+    node.wanted = lambda each: each.attributes["a"] == 1
+    node.router.frame(Frame(STOCKS, 2, piece(24, 24, event(24, 1)), first=False))
+    node.router.frame(Frame(STOCKS, 2, piece(21, 25, event(22, 0))))  # it says F of 24
+    node.router.frame(Frame(STOCKS, 2, piece(26, 27, event(27, 1)), first=False))
+    node.router.frame(Frame(STOCKS, 2, piece(28, 30, event(29, 0))))
+    line.run(ms=200)
+    assert line.pieces() == [piece(21, 30, event(24, 1), event(27, 1))]
+
+
+def test_tables_are_chosen_by_the_vector_of_the_regime_and_by_none_if_it_is_not_known() -> None:
+    # R24: without the regime's vector nothing can be sufficient
+    line = fed("pn")
+    line.publish(piece(21, 25, event(22, 1)))
+    line.publish(piece(26, 30, event(28, 1), regime=7))
+    line.run(ms=5)
+    known, unknown = line.nodes["n"].vectors[0], line.nodes["n"].vectors[-1]
+    assert known is not None
+    assert known.entries == {}
+    assert unknown is None
+
+
+def test_a_log_is_told_when_receivers_begin_and_cease_to_wait_in_total_order() -> None:
+    # R30, R51
+    line = Line("pan")
+    line.attach("r1", 2, eager=True)
+    line.attach("r2", 4, eager=True)
+    line.run(ms=20)
+    assert line.log.eager
+    line.say("r1", Detach(STOCKS, 2))
+    line.run(ms=10)
+    assert line.log.eager
+    line.attach("r2", 4, eager=False)
+    line.run(ms=10)
+    assert not line.log.eager
+
+
+def test_eagerness_ends_with_the_session_of_the_last_who_had_it() -> None:
+    line = Line("pn")
+    line.attach("r1", 2, eager=True)
+    line.attach("r2", 4)
+    line.run(ms=20)
+    assert line.log.eager
+    line.nodes["n"].router.session_closed("r1")
+    line.run(ms=2_100)
+    assert not line.log.eager
+
+
+def test_only_the_greatest_wish_to_advance_travels_on() -> None:
+    # R51
+    line = Line("pan")
+    for receiver, number in (("r1", 2), ("r2", 4), ("r3", 6)):
+        line.attach(receiver, number, eager=True)
+    line.run(ms=20)
+    for receiver, tick in (("r1", 500), ("r2", 400), ("r3", 500), ("r1", 600)):
+        line.say(receiver, Advance(STOCKS, tick))
+    line.run(ms=10)
+    assert line.log.advances == [500, 600]
+
+
+def test_a_repeated_wish_to_advance_travels_on_since_the_first_may_be_lost() -> None:
+    line = Line("pan")
+    line.attach(eager=True)
+    line.run(ms=20)
+    line.say("r", Advance(STOCKS, 500))
+    line.run(ms=2)
+    line.flying.clear()  # lost between n and a
+    line.say("r", Advance(STOCKS, 500))
+    line.run(ms=10)
+    assert line.log.advances == []
+    line.run(ms=50)
+    line.say("r", Advance(STOCKS, 400))
+    line.run(ms=10)
+    assert line.log.advances == [500]
+
+
+def test_a_new_feeder_hears_the_wish_to_advance_at_once() -> None:
+    line = Line("pan")
+    line.attach(eager=True)
+    line.run(ms=20)
+    line.say("r", Advance(STOCKS, 500))
+    line.run(ms=5)
+    line.nodes["n"].router.session_closed("a")
+    line.run(ms=15)
+    line.say("r", Advance(STOCKS, 500))
+    line.run(ms=5)
+    assert line.count(Advance, "n", "a") == 2
+
+
+def test_who_waits_for_what_is_known_here_is_told_it() -> None:
+    line = fed("pn", Parameters(silence_ms=100))
+    line.publish(piece(21, 40))
+    line.nodes["n"].router.silence(STOCKS, piece(21, 40), first=True)
+    line.say("r", Advance(STOCKS, 30))
+    line.run(ms=5)
+    assert line.pieces() == [piece(21, 40)]
+    assert line.log.advances == []
+
+
+def test_a_receiver_that_asked_before_the_pubend_was_opened_is_fed_when_it_is() -> None:
+    line = Line("pn")
+    line.nodes["p"].feeder = None
+    line.nodes["n"].feeder = "p"
+    line.attach(number=4, pubend=BONDS)
+    line.run(ms=50)
+    assert line.heard.get("r") is None
+    line.nodes["p"].router.host(BONDS, Log(), 0)
+    line.run(ms=50)
+    assert line.heard["r"] == [Attached(BONDS, 4, 0)]
+    assert line.nodes["p"].router.is_hosted(BONDS)
+    assert not line.nodes["n"].router.is_hosted(BONDS)
+    assert line.nodes["n"].router.feeder(BONDS) == "p"
+    assert line.nodes["p"].router.feeder(BONDS) is None
+
+
+def test_a_router_says_how_far_a_stream_has_come() -> None:
+    line = fed()
+    assert line.nodes["n"].router.top(STOCKS) == 20
+    assert line.nodes["n"].router.top(BONDS) == 0

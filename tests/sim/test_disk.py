@@ -155,10 +155,10 @@ def test_a_fetch_stops_before_a_damaged_row_and_says_which() -> None:
     append(world, host, 1, 2, 3)
     pass_ms(world, 10)
     host.disk.damage(P, 2)
-    rows, damage = host.disk.read(P, 0, 10, 10_000)
+    rows, damage, _ = host.disk.read(P, 0, 10, 10_000)
     assert [row.first for row in rows] == [1]
     assert damage == "P: row 2 to 2 is damaged"
-    assert host.disk.read(P, 3, 3, 10_000) == ((row(3),), None)
+    assert host.disk.read(P, 3, 3, 10_000) == ((row(3),), None, True)
 
 
 def test_trimming_takes_damage_away_with_its_row() -> None:
@@ -168,7 +168,7 @@ def test_trimming_takes_damage_away_with_its_row() -> None:
     host.disk.damage(P, 2)
     do(world, host, [Write(9, (Trim(P, 2),))])
     pass_ms(world, 10)
-    assert host.disk.read(P, 0, 10, 10_000) == ((row(3),), None)
+    assert host.disk.read(P, 0, 10, 10_000) == ((row(3),), None, True)
 
 
 def test_a_full_disk_ends_the_process_and_loses_the_write() -> None:

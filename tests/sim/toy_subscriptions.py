@@ -10,9 +10,11 @@ from gapless.content.filter import Filter
 from gapless.core.ids import ORIGIN, PubendId
 from gapless.core.machine import Context
 from gapless.messages.clients import (
+    Begin,
     BeginKind,
     Delivery,
     FilterSet,
+    Order,
     PositionTuple,
     Refused,
     Seek,
@@ -100,11 +102,13 @@ class Subscribing:
     def _store(self, held: Subscription, then: Callable[[], None]) -> None:
         """Keep a durable subscription; it waits meanwhile."""
         segments = [
-            *(SegmentRecord(text, ORIGIN, (), tuple(ends.items())) for text, ends in held.history),
-            SegmentRecord(held.filter, ORIGIN, (), ()),
+            *(SegmentRecord(text, ORIGIN, tuple(ends.items())) for text, ends in held.history),
+            SegmentRecord(held.filter, ORIGIN, ()),
         ]
         acked = tuple(held.acked.items())
-        record = SubscriptionRecord(held.name, tuple(segments), acked, acked, 0, 0, 0)
+        record = SubscriptionRecord(
+            held.name, tuple(segments), acked, acked, Order.PUBLISHER, Begin(), (), 0, 0
+        )
         held.held = True
         self.context.write((Store(record),), then)
 

@@ -223,6 +223,10 @@ class Context:
         self._outbox = {}
         return posted
 
+    def take_posted_to(self, peer: BrokerId) -> list[Any]:
+        """Return what was posted to one peer since the last call."""
+        return self._outbox.pop(peer, [])
+
     def tell(self, client: str, notice: Any) -> None:
         """Tell a client something."""
         self.effects.append(Tell(client, notice))

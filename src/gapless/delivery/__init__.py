@@ -18,12 +18,16 @@ The room's passive parts, which act on nothing but themselves:
 
 The parts that act, each through the context it is given:
 
-- :mod:`.pubend`: takes publications, gives them ticks, logs before it tells (GD 2.2; R27 to R32)
+- :mod:`.pubend`: takes publications, gives them ticks, logs before it tells (GD 2.2; R27 to R32);
+  beside it :mod:`.publishers` (R27, R28), :mod:`.logsize` (R58) and :mod:`.overdue` (GD 3.2; R57)
+- :mod:`.best_effort`: a pubend that keeps nothing of what it tells (R33)
 - :mod:`.members`: whom a pubend serves, and how far its log must be kept (R53 to R56)
 - :mod:`.regimes`: what a regime number means, told once per session (R31, R39)
 - :mod:`.feed`: a receiver's hold on a feeder nearer to the pubend (R7 to R9)
-- :mod:`.router`: knowledge in by a feed, out by attachments, filtered or whole (GD 3.1; R10, R34 to R40)
-- :mod:`.acks`: reports on their way up, joined at every router (GD 3.1; R41, R52)
+- :mod:`.router`: knowledge in by a feed, out by attachments, filtered or whole (GD 3.1; R10, R34 to
+  R40); beside it :mod:`.attachments` (its receivers) and :mod:`.sending` (what they are sent)
+- :mod:`.acks`: reports on their way up, joined at every router, and the wish for them on its way
+  down (GD 3.1, 3.2; R41, R52, R57)
 
 The subend, replay and total order belong in this room too.
 

@@ -8,6 +8,11 @@ true; it may come late, twice, by any way.
 
 Only what was heard within ``ack_memory_ms`` is passed on. A router that went on repeating a dead host's
 report would keep it alive for ever (A12).
+
+The other way goes the pubend's wish for reports: a tick whose acknowledgement is overdue is told to
+every peer by which lower reports came, so that hosts behind it look for their gaps (GD 3.2; R57). If
+the log is at its limit, every peer with hosts behind it is told: what a host still holds of the log
+for a catch-up does not show in its reports (R49, R58).
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from gapless.core.ids import BrokerId, PubendId, ShbId
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
-from gapless.messages.streams import Member, Report, SetDefine, SetForget
+from gapless.messages.streams import AckExpected, Member, Report, SetDefine, SetForget
 
 __all__ = ["Groups", "Reports", "grouped"]
 
@@ -84,6 +89,10 @@ class Reports:
         self._heard: dict[PubendId, dict[ShbId, _Heard]] = {}
         self._named: dict[BrokerId, dict[tuple[Member, ...], int]] = {}
         self._numbers: dict[BrokerId, int] = {}
+        self._here: set[PubendId] = set()
+        """Pubends of this broker: what was heard of them stays here."""
+        self._expected: dict[tuple[PubendId, bool], int] = {}
+        """When acknowledgement was last asked for, without and with pressure."""
         self._urgent = False
         context.after(us(ms=context.parameters.ack_ms), self._tick)
 
@@ -128,17 +137,45 @@ class Reports:
             self._pass_on()
 
     def _take(self, peer: BrokerId, pubend: PubendId, member: Member, tick: Tick) -> None:
-        if self._host(pubend, member, tick):
-            return
+        here = self._host(pubend, member, tick)
+        if here:
+            self._here.add(pubend)
+        else:
+            self._here.discard(pubend)
         heard = self._heard.setdefault(pubend, {})
         before = heard.get(member.shb)
         if before is None or before.member.join < member.join:
-            self._urgent = True
+            self._urgent |= not here
         elif before.member.join == member.join:
             tick = max(tick, before.tick)
         else:
             return  # of an earlier stay
         heard[member.shb] = _Heard(member, tick, self._context.now, peer)
+
+    # --- acknowledgement is expected ---------------------------------------------------------
+
+    def ack_expected(self, peer: BrokerId, message: AckExpected) -> None:
+        """Pass on what the own feeder expects; others may have sent it to the leaf of this broker."""
+        if peer == self._feeder_of(message.pubend):
+            self.expect(message.pubend, message.tick, pressure=message.pressure)
+
+    def expect(self, pubend: PubendId, tick: Tick, *, pressure: bool) -> None:
+        """Ask those below who have not acknowledged up to a tick; not too often (R57, R58)."""
+        asked = self._expected.get((pubend, pressure))
+        interval = us(ms=self._context.parameters.aet_ms) // 2
+        if asked is not None and self._context.now - asked < interval:
+            return
+        peers = sorted(
+            {
+                each.by
+                for each in self._heard.get(pubend, {}).values()
+                if pressure or each.tick < tick
+            }
+        )
+        if peers:
+            self._expected[pubend, pressure] = self._context.now
+        for peer in peers:
+            self._context.post(peer, AckExpected(pubend, tick, pressure))
 
     # --- what goes out -----------------------------------------------------------------------
 
@@ -150,13 +187,16 @@ class Reports:
                 del heard[shb]
             if not heard:
                 del self._heard[pubend]
+                self._here.discard(pubend)
+        recent = self._context.now - us(ms=self._context.parameters.aet_ms)
+        self._expected = {key: at for key, at in self._expected.items() if at > recent}
         self._pass_on()
 
     def _pass_on(self) -> None:
         """Tell every feeder, for all its pubends, the groups of hosts and their ticks."""
         by_feeder: dict[BrokerId, dict[tuple[Member, ...], list[tuple[PubendId, Tick]]]] = {}
         for pubend in sorted(self._heard):
-            feeder = self._feeder_of(pubend)
+            feeder = None if pubend in self._here else self._feeder_of(pubend)
             if feeder is None:
                 continue
             reports = [(each.tick, each.member) for each in self._heard[pubend].values()]

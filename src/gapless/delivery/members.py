@@ -10,7 +10,8 @@ was not heard of for a while is *parked*: it leaves the vector, so that nobody f
 and keeps its floor (A17). Who was not heard of for the lease is expired.
 
 Floors only rise: a report is a statement that stays true, and may come late, twice, by any way. A
-need below a floor carries its own hold (A13).
+need below a floor carries its own hold (A13). A host that returns after its lease has ended is a new
+member, but not one without a past: its floor is what it reports, or what is released by now.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class _Heard(msgspec.Struct):
     """What was last heard of a subscriber host."""
 
     member: Member
-    at: int
+    tick: Tick
+    """The greatest that it has reported in this stay; 0 if it only wants the pubend."""
     ahead_since: int | None = None
     """Since when its own virtual time has been greater than any claim of it."""
 
@@ -55,8 +57,9 @@ class Membership:
         self._pubend = pubend
         self._parameters = parameters
         self._rows = {row.shb: row for row in members}
-        self._holds = {row.hold: row for row in holds}
-        # after a restart everyone counts as just heard: the silence was ours
+        # times on disk are of an earlier clock, and the silence was ours
+        self._holds = {row.hold: msgspec.structs.replace(row, refreshed=now) for row in holds}
+        # likewise everyone counts as just heard
         self._heard_at = dict.fromkeys(self._rows, now)
         self._heard: dict[ShbId, _Heard] = {}
         self._left: dict[ShbId, tuple[Join, int]] = {}
@@ -71,18 +74,20 @@ class Membership:
         self._heard_at[member.shb] = now
         held = self._heard.get(member.shb)
         news = held is None or member != held.member
-        ahead_since = None if held is None else held.ahead_since
-        self._heard[member.shb] = _Heard(member, now, ahead_since)
+        if held is None or member.join > held.member.join:
+            self._heard[member.shb] = _Heard(member, tick)
+        elif member.join == held.member.join:
+            held.member, held.tick = member, max(tick, held.tick)
         row = self._rows.get(member.shb)
         if row is None:
             return True
-        if member.join > row.join or tick > row.floor:
-            self._rows[member.shb] = msgspec.structs.replace(
-                row,
-                join=max(member.join, row.join),
-                durable=member.durable,
-                floor=max(tick, row.floor),
-            )
+        newest = member.join >= row.join
+        self._rows[member.shb] = msgspec.structs.replace(
+            row,
+            join=max(member.join, row.join),
+            durable=member.durable if newest else row.durable,
+            floor=max(tick, row.floor),
+        )
         return news or row.parked
 
     def leave(self, shb: ShbId, join: Join, now: int) -> bool:
@@ -116,8 +121,13 @@ class Membership:
                 found[shb] = entry
         return found
 
-    def rows_for(self, vector: dict[ShbId, Entry], start: Tick) -> list[MemberRecord]:
-        """Return the member rows that a regime with this vector needs on disk with it."""
+    def rows_for(
+        self, vector: dict[ShbId, Entry], start: Tick, released: Tick
+    ) -> list[MemberRecord]:
+        """Return the member rows that a regime with this vector needs on disk with it.
+
+        A host that reports a tick has been here before, so it may need all above that (R53).
+        """
         changed = []
         for shb, entry in vector.items():
             row = self._rows.get(shb)
@@ -125,8 +135,15 @@ class Membership:
             if row is None:
                 assert heard is not None, f"{shb} is listed but never reported"
                 member = heard.member
+                floor = max(released, heard.tick) if heard.tick else start - 1
                 row = MemberRecord(
-                    self._pubend, shb, member.join, entry.time, member.durable, False, start - 1
+                    self._pubend,
+                    shb,
+                    member.join,
+                    entry.time,
+                    member.durable,
+                    parked=False,
+                    floor=min(floor, start - 1),
                 )
             elif row.parked or row.time < entry.time:
                 row = msgspec.structs.replace(row, parked=False, time=max(row.time, entry.time))
@@ -145,6 +162,17 @@ class Membership:
     def lagging(self, tick: Tick) -> bool:
         """Say whether some member has not acknowledged up to a tick."""
         return any(row.floor < tick for row in self._rows.values())
+
+    def holds_back(self, tick: Tick) -> bool:
+        """Say whether some member or hold keeps the log from being released up to a tick."""
+        floor = self.floor()
+        return floor is not None and floor < tick
+
+    def laggards(self, tick: Tick) -> list[ShbId]:
+        """Return the hosts for which the log is kept below a tick, the farthest behind first."""
+        floors = [(row.floor, row.shb) for row in self._rows.values() if row.floor < tick]
+        floors += [(row.tick, row.hold.shb) for row in self._holds.values() if row.tick < tick]
+        return list(dict.fromkeys(shb for _, shb in sorted(floors)))
 
     def row(self, shb: ShbId) -> MemberRecord | None:
         """Return a member's row."""
@@ -172,16 +200,16 @@ class Membership:
         self._left = {shb: left for shb, left in self._left.items() if now < left[1]}
         return parked, ended
 
-    def expired_holds(self, now: int) -> list[HoldId]:
-        """Take out and return the holds whose host is no member and that nobody refreshed."""
+    def expired_holds(self, now: int) -> list[HoldRecord]:
+        """Take out and return the holds whose host is no member and that nobody refreshed (R49)."""
         limit = us(s=self._parameters.hold_ttl_s)
         stale = [
-            hold
-            for hold, row in self._holds.items()
-            if hold.shb not in self._rows and now - row.refreshed > limit
+            row
+            for row in self._holds.values()
+            if row.hold.shb not in self._rows and now - row.refreshed > limit
         ]
-        for hold in stale:
-            del self._holds[hold]
+        for row in stale:
+            del self._holds[row.hold]
         return stale
 
     # --- inside ------------------------------------------------------------------------------

@@ -12,6 +12,11 @@ sequences of its publishers, a regime with the rows of its members, and the *cei
 silence may be promised. After a crash the stream goes on above the ceiling, whatever the clock
 says (R29, A8).
 
+Which sequences of a publisher are already published is the business of :mod:`.publishers`, how large
+the log is that of :mod:`.logsize`. A log at its limit gives up first what only retention keeps. What
+members need is not given up: publications are refused until those who lag have been told and have
+acknowledged or let go (R58).
+
 A regime is a numbered vector V^m. When members or claims change, the next regime opens at the next
 tick, with a piece of its own, even when nothing is published (R31).
 """
@@ -26,12 +31,20 @@ from typing import Protocol
 import msgspec
 
 from gapless.content.filter import Filter
-from gapless.content.values import Value
 from gapless.core.ids import Entry, PubendId, ShbId
 from gapless.core.machine import Context, Fetched
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
+from gapless.delivery.logsize import LogSize, row_bytes
 from gapless.delivery.members import Claim, Membership
+from gapless.delivery.overdue import Overdue
+from gapless.delivery.publishers import (
+    Events,
+    Publishers,
+    PublishRefusedError,
+    last_logged,
+    refuse_unadvertised,
+)
 from gapless.messages.records import (
     Append,
     Change,
@@ -46,11 +59,7 @@ from gapless.messages.records import (
 )
 from gapless.messages.streams import Piece, Publication
 
-__all__ = ["Outlet", "Pubend", "PublishRefusedError"]
-
-
-class PublishRefusedError(Exception):
-    """A batch that cannot be published; nothing of it was."""
+__all__ = ["Outlet", "Pubend", "PublishRefusedError", "last_logged"]
 
 
 class Outlet(Protocol):
@@ -61,6 +70,9 @@ class Outlet(Protocol):
 
     def released(self, pubend: PubendId, up_to: Tick) -> None:
         """The log no longer has ticks up to this one."""
+
+    def expect_ack(self, pubend: PubendId, tick: Tick, pressure: bool) -> None:
+        """Ask those who have not acknowledged up to a tick to look for their gaps (R57, R58)."""
 
 
 class _Pending(msgspec.Struct):
@@ -73,6 +85,10 @@ class _Pending(msgspec.Struct):
     opens: RegimeRecord | None = None
     done: Callable[[], None] | None = None
     durable: bool = False
+
+    def piece(self) -> Piece:
+        """Return what is told when it is durable."""
+        return Piece(self.low, self.high, self.regime, 0, self.publications)
 
 
 class Pubend:
@@ -99,10 +115,18 @@ class Pubend:
         self._clock_view = clock_view
         self.membership = membership or Membership(record.pubend, context.parameters, context.now)
         self.regimes = sorted(regimes, key=lambda regime: regime.number)
-        self._publishers = {each.publisher: each for each in publishers}
+        window = context.parameters.publisher_window
+        self._publishers = Publishers(record.pubend, window, publishers)
+        self._size = LogSize(
+            context.parameters.log_bytes_max,
+            record.log_marks,
+            self._publishers.logged,
+            record.released,
+        )
         self._advertised = Filter(record.properties.advertisement)
         # what was promised silent before a crash stays silent (R29)
-        self.last = self.top = max(last_logged, record.ceiling, record.released)
+        logged, _ = self._publishers.logged
+        self.last = self.top = max(last_logged, logged, record.ceiling, record.released)
         self.damage: str | None = None
         """What is wrong with the log, if a row could not be read (P8)."""
         self._pending: deque[_Pending] = deque()
@@ -111,8 +135,10 @@ class Pubend:
         self._regime_due = False
         self._silence_us = us(ms=context.parameters.silence_ms)
         self._eager = False
-        context.after(self._silence_us, self._idle)
+        self._overdue = Overdue(context.parameters, context.now, self.top)
+        self._idle_timer = context.after(self._silence_us, self._idle)
         context.after(us(ms=context.parameters.ack_ms), self._review)
+        context.after(self._publisher_review_us, self._review_publishers)
 
     # --- what others ask ---------------------------------------------------------------------
 
@@ -181,16 +207,7 @@ class Pubend:
 
     def open_publisher(self, publisher: str, then: Callable[[PublisherRecord], None]) -> None:
         """Fence older sessions of a publisher and say how far it has come (R28)."""
-        held = self._publishers.get(publisher)
-        record = PublisherRecord(
-            self._record.pubend,
-            publisher,
-            (held.session if held else 0) + 1,
-            held.last_sequence if held else 0,
-            held.window if held else (),
-            self._context.clock,
-        )
-        self._publishers[publisher] = record
+        record = self._publishers.open(publisher, self._context.clock)
         self._context.write((Store(record),), lambda: then(record))
 
     def publish(
@@ -198,47 +215,35 @@ class Pubend:
         publisher: str,
         session: int,
         first: int,
-        events: tuple[tuple[dict[str, Value], bytes], ...],
+        events: Events,
         then: Callable[[tuple[Tick, ...]], None],
     ) -> None:
-        """Log a batch and then call back with its ticks; a repeated event gets its old tick."""
-        held = self._publishers.get(publisher)
-        if held is None or session != held.session:
-            raise PublishRefusedError(
-                f"publisher {publisher!r} was opened again elsewhere; open it to go on"
-            )
-        if first > held.last_sequence + 1:
-            raise PublishRefusedError(
-                f"sequence {first} leaves out {held.last_sequence + 1}; send that first"
-            )
-        for attributes, _ in events:
-            if not self._advertised.matches(attributes):
-                raise PublishRefusedError(
-                    f"an event does not match the pubend's advertisement {self._advertised}"
-                )
-        known = dict(held.window)
-        fresh = events[max(0, held.last_sequence + 1 - first) :]
-        publications = self._with_ticks(publisher, held.last_sequence + 1, fresh)
-        known.update((each.sequence, each.tick) for each in publications)
-        if events and first not in known:
-            # the lowest is forgotten first; telling a made-up tick would be a false position
-            raise PublishRefusedError(
-                f"sequence {first} was published, too long ago for its tick to be remembered; "
-                f"go on after {held.last_sequence}"
-            )
-        ticks = tuple(known[first + place] for place in range(len(events)))
-        if publications:
-            self._append(held, publications, known, lambda: then(ticks))
-        else:
-            # its first copy may still wait for the disk: the answer waits behind it
-            self._context.write((), lambda: then(ticks))
+        """Log a batch whole, or refuse it whole, and call back with its ticks (R27).
 
-    def _with_ticks(
-        self,
-        publisher: str,
-        sequence: int,
-        events: Iterable[tuple[dict[str, Value], bytes]],
-    ) -> tuple[Publication, ...]:
+        A repeated event gets its old tick. Sequences may be left out: they are given up, and
+        refused if they come later. See :mod:`.publishers`.
+        """
+        held = self._publishers.get(publisher, session)
+        refuse_unadvertised(self._advertised, events)
+        published = self._publishers.published(held, first, len(events))
+        fresh = events[len(published) :]
+        if not fresh:
+            # its first copy may still wait for the disk: the answer waits behind it
+            self._context.write((), lambda: then(published))
+            return
+        self._refuse_when_full()
+        new = self._with_ticks(publisher, first + len(published), fresh)
+        ticks = published + tuple(each.tick for each in new)
+        self._append(held, new, lambda: then(ticks))
+
+    def _refuse_when_full(self) -> None:
+        """Refuse to publish into a log at its limit (R58)."""
+        if self._size.is_full:
+            self._context.mark("log full")
+            late = self.membership.laggards(self._size.tick_to_fit())
+            raise PublishRefusedError(self._size.fault(self._record.pubend, late))
+
+    def _with_ticks(self, publisher: str, sequence: int, events: Events) -> tuple[Publication, ...]:
         found = []
         tick = max(self.last + 1, self._present())
         for attributes, payload in events:
@@ -255,26 +260,16 @@ class Pubend:
         self,
         held: PublisherRecord,
         publications: tuple[Publication, ...],
-        known: dict[int, Tick],
         done: Callable[[], None],
     ) -> None:
-        last = publications[-1]
-        window = tuple(sorted(known.items())[-self._context.parameters.publisher_window :])
-        record = msgspec.structs.replace(
-            held, last_sequence=last.sequence, window=window, used=self._context.clock
-        )
-        self._publishers[held.publisher] = record
-        row = LogRow(
-            self._record.pubend,
-            publications[0].tick,
-            last.tick,
-            self.regime,
-            0,
-            self._context.clock,
-            publications,
-        )
+        first, last, clock = publications[0], publications[-1], self._context.clock
         pending = _Pending(self.last + 1, last.tick, self.regime, publications, done=done)
         self.last = last.tick
+        self._size.add(last.tick, row_bytes(pending.piece()))
+        record = self._publishers.append(held, publications, clock, self._size.total)
+        row = LogRow(
+            self._record.pubend, first.tick, last.tick, self.regime, 0, clock, publications
+        )
         self._enqueue(pending, (Append(row), Store(record)))
 
     # --- the order of telling ----------------------------------------------------------------
@@ -294,10 +289,7 @@ class Pubend:
             pending = self._pending.popleft()
             if pending.done is not None:
                 pending.done()
-            self._tell(
-                Piece(pending.low, pending.high, pending.regime, 0, pending.publications),
-                pending.opens,
-            )
+            self._tell(pending.piece(), pending.opens)
 
     def _tell(self, piece: Piece, opens: RegimeRecord | None = None) -> None:
         assert piece.low == self.top + 1, f"{piece.low} does not follow {self.top}"
@@ -309,8 +301,10 @@ class Pubend:
     def set_eager(self, eager: bool) -> None:
         """Say whether somebody waits in total order, and silence has to flow at once."""
         if eager and not self._eager:
+            # an idle stream may have been about to be silent for long
+            self._idle_timer.cancel()
             self._silence_us = us(ms=self._context.parameters.eager_silence_ms)
-            self._context.after(self._silence_us, self._idle_once)
+            self._idle_timer = self._context.after(self._silence_us, self._idle)
         self._eager = eager
 
     def advance(self, tick: Tick) -> None:
@@ -331,7 +325,7 @@ class Pubend:
             self._silence_us = min(2 * self._silence_us, longest)
         else:
             self._silence_us = us(ms=parameters.silence_ms)
-        self._context.after(self._silence_us, self._idle)
+        self._idle_timer = self._context.after(self._silence_us, self._idle)
 
     def _idle_once(self) -> None:
         if not self._pending:
@@ -374,7 +368,10 @@ class Pubend:
         """
         latest = self._latest
         self._latest = msgspec.structs.replace(
-            latest, ceiling=max(ceiling, latest.ceiling), released=max(released, latest.released)
+            latest,
+            ceiling=max(ceiling, latest.ceiling),
+            released=max(released, latest.released),
+            log_marks=self._size.marks,
         )
         return Store(self._latest)
 
@@ -410,7 +407,7 @@ class Pubend:
             self._record.announcement_version,
             tuple(vector.items()),
         )
-        rows = self.membership.rows_for(vector, start)
+        rows = self.membership.rows_for(vector, start, self._latest.released)
         self.regimes.append(regime)
         self.last = start
         # the opening tick is promised silent, so the ceiling covers it in the same write
@@ -433,16 +430,44 @@ class Pubend:
         parked, ended = self.membership.review(self._claim, self._context.now)
         changes: list[Change] = [Store(row) for row in parked]
         changes += [Erase(MemberRecord.key_of(self._record.pubend, shb)) for shb in ended]
+        changes += [Erase(row.key) for row in self.membership.expired_holds(self._context.now)]
         if changes:
             self._context.write(tuple(changes), _nothing)
-        self.membership.expired_holds(self._context.now)
         self.review_regime()
         self._release()
+        self._expect_acks()
+
+    @property
+    def _publisher_review_us(self) -> int:
+        return us(s=self._context.parameters.publisher_ttl_s) // 8
+
+    def _review_publishers(self) -> None:
+        """Forget publishers that were not used for long; the ceiling then says how far they came."""
+        self._context.after(self._publisher_review_us, self._review_publishers)
+        limit = us(s=self._context.parameters.publisher_ttl_s)
+        unused = self._publishers.forget_unused(self._present() - limit)
+        if unused:
+            ceiling = last_logged(unused)
+            changes = [self._change(ceiling=ceiling), *(Erase(each.key) for each in unused)]
+            self._context.write(tuple(changes), lambda: self._raised(ceiling))
+
+    def _expect_acks(self) -> None:
+        """Ask members that are far behind to look for their gaps, or to let go (R57, R58)."""
+        pubend, now = self._record.pubend, self._context.now
+        if self._size.is_full:
+            tick = self._size.tick_to_fit()
+            if self.membership.holds_back(tick) and self._overdue.may_ask(now, pressure=True):
+                self._outlet.expect_ack(pubend, tick, pressure=True)
+        tick = self._overdue.observe(now, self.top)
+        if self.membership.lagging(tick) and self._overdue.may_ask(now, pressure=False):
+            self._outlet.expect_ack(pubend, tick, pressure=False)
 
     def _release(self) -> None:
         """Give up the part of the log that nobody needs any more (R56)."""
         floor = self.membership.floor()
         kept_from = self._clock_view() - us(s=self._context.parameters.retention_s)
+        if self._size.is_full:
+            kept_from = max(kept_from, self._size.tick_to_fit())
         up_to = min(self.top, kept_from, self.top if floor is None else floor)
         if up_to <= self._latest.released:
             return
@@ -450,6 +475,7 @@ class Pubend:
 
         def trim() -> None:
             self._record = msgspec.structs.replace(self._record, released=up_to)
+            self._size.release(up_to)
             self._outlet.released(self._record.pubend, up_to)
             self._context.write((Trim(self._record.pubend, up_to),), _nothing)
 

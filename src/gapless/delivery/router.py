@@ -12,114 +12,34 @@ gap and asks. What it cannot answer it asks its feeder for, once for all receive
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
-
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick, TickRange
+from gapless.delivery.attachments import Attachment, Log, ReceiverRef, Routed, Routing
 from gapless.delivery.cache import shrink
-from gapless.delivery.curiosity import Asked, Curious
-from gapless.delivery.feed import Candidate, Feed
-from gapless.delivery.istream import Account, Stream
-from gapless.delivery.knowledge import filtered, joined
-from gapless.delivery.regimes import Regimes, RegimeTeller
+from gapless.delivery.curiosity import Curious
+from gapless.delivery.feed import Feed
+from gapless.delivery.istream import Account
+from gapless.delivery.regimes import RegimeTeller
+from gapless.delivery.sending import Masks, Sender
 from gapless.messages.records import RegimeRecord
 from gapless.messages.streams import (
+    Advance,
     Attach,
     Attached,
-    AttachKind,
     Detach,
     Frame,
     Nack,
     Piece,
-    Publication,
     Regime,
     RegimeWant,
     Released,
-    Silence,
     Unfed,
     UnfedReason,
 )
 
 __all__ = ["Attachment", "Log", "ReceiverRef", "Router", "Routing"]
-
-
-class ReceiverRef(NamedTuple):
-    """What a receiver is: a cell in some direction, a leaf of this cell, or a router at home."""
-
-    kind: AttachKind
-    name: str
-
-
-class Routing(Protocol):
-    """What the tables of this broker say of events and receivers."""
-
-    def tables_for(self, pubend: PubendId, piece: Piece, receiver: ReceiverRef) -> int | None:
-        """Return the tables that decide for a receiver, a bit each; None if none may (R25)."""
-
-    def matching_tables(self, publication: Publication) -> int:
-        """Return the tables that want a publication, a bit each."""
-
-    def candidates(self, pubend: PubendId) -> list[Candidate]:
-        """Return who may feed this router, best first (R7)."""
-
-    def attach_kind(self, pubend: PubendId) -> AttachKind:
-        """Return what this router is to its feeder: of another cell, or at home with the pubend."""
-
-    def may_feed(self, pubend: PubendId, receiver: ReceiverRef) -> bool:
-        """Say whether a receiver lies beyond this broker, as seen from the pubend (R10)."""
-
-    def is_announced(self, pubend: PubendId) -> bool:
-        """Say whether the pubend is known."""
-
-
-class Log(Protocol):
-    """A pubend that this broker hosts: its log is the input stream (R32)."""
-
-    @property
-    def top(self) -> Tick:
-        """The highest tick that may be told."""
-
-    def pieces_between(
-        self, low: Tick, high: Tick, then: Callable[[list[Piece], Tick], None]
-    ) -> None:
-        """Read the log; call back with pieces and up to where they go."""
-
-
-class Attachment:
-    """One receiver of one pubend."""
-
-    __slots__ = ("curious", "eager", "number", "peer", "receiver", "refreshed", "sent", "waiting")
-
-    def __init__(
-        self, peer: BrokerId, number: int, receiver: ReceiverRef, curious: Curious
-    ) -> None:
-        self.peer = peer
-        self.number = number
-        self.receiver = receiver
-        self.eager = False
-        self.sent: Tick = 0
-        self.curious = curious
-        self.refreshed = 0
-        self.waiting = True
-        """Whether it still waits for this router to have a feed itself."""
-
-
-class _Routed:
-    """All that a router has of one pubend."""
-
-    __slots__ = ("asked", "attachments", "feed", "log", "regimes", "released", "stream")
-
-    def __init__(self, stream: Stream, asked: Asked, log: Log | None) -> None:
-        self.stream = stream
-        self.asked = asked
-        self.log = log
-        self.feed: Feed | None = None
-        self.attachments: dict[tuple[BrokerId, int], Attachment] = {}
-        self.regimes = Regimes()
-        self.released: Tick = 0
 
 
 class _FeedOwner:
@@ -146,9 +66,9 @@ class Router:
         self._context = context
         self._routing = routing
         self._account = Account()
-        self._routed: dict[PubendId, _Routed] = {}
+        self._routed: dict[PubendId, Routed] = {}
         self._teller = RegimeTeller(context)
-        self._silences: dict[BrokerId, list[tuple[PubendId, int, Piece, bool]]] = {}
+        self._sender = Sender(context, routing, self._teller)
         self._attachment_count = 0
         context.after(us(ms=context.parameters.silence_ms), self._tell_silence)
         context.after(us(ms=context.parameters.attach_refresh_ms), self._expire)
@@ -156,18 +76,26 @@ class Router:
     # --- the pubends of this broker ----------------------------------------------------------
 
     def host(self, pubend: PubendId, log: Log, released: Tick) -> None:
-        """Serve a pubend from its own log."""
+        """Serve a pubend from its own log; who has waited for a feed is fed now."""
         routed = self._get(pubend)
         routed.log = log
-        routed.released = released
+        routed.released = max(released, routed.released)
         routed.stream.raise_top(log.top)
+        if routed.feed is not None:
+            routed.feed.close()
+            routed.feed = None
+        log.set_eager(routed.is_eager)
+        self._welcome_waiting(routed)
 
     def spread(self, pubend: PubendId, piece: Piece, opened: RegimeRecord | None) -> None:
         """Send out a new piece of a pubend of this broker."""
         routed = self._get(pubend)
+        if self._routing.is_best_effort(pubend):
+            self._relay(routed, piece)
+            return
         if opened is not None:
             routed.regimes.learn_record(opened)
-        self._take(pubend, routed, piece, first=True, opens=opened is not None)
+        self._take(routed, piece, first=True, opens=opened is not None)
 
     def learn_regimes(self, pubend: PubendId, records: list[RegimeRecord]) -> None:
         """Take over the regimes that a hosted pubend had before a restart."""
@@ -180,10 +108,27 @@ class Router:
         routed.released = max(routed.released, up_to)
         routed.stream.forget_up_to(up_to)
 
+    # --- what others ask ---------------------------------------------------------------------
+
     def is_eager(self, pubend: PubendId) -> bool:
         """Say whether a receiver of the pubend waits in total order."""
         routed = self._routed.get(pubend)
-        return routed is not None and any(each.eager for each in routed.attachments.values())
+        return routed is not None and routed.is_eager
+
+    def is_hosted(self, pubend: PubendId) -> bool:
+        """Say whether the pubend's log is at this broker."""
+        routed = self._routed.get(pubend)
+        return routed is not None and routed.log is not None
+
+    def feeder(self, pubend: PubendId) -> BrokerId | None:
+        """Return who feeds this router now."""
+        routed = self._routed.get(pubend)
+        return None if routed is None else routed.feeder
+
+    def top(self, pubend: PubendId) -> Tick:
+        """Return how far the stream has come, as far as this router knows."""
+        routed = self._routed.get(pubend)
+        return 0 if routed is None else routed.stream.top
 
     # --- receivers ---------------------------------------------------------------------------
 
@@ -196,9 +141,10 @@ class Router:
         if held is not None:
             assert routed is not None
             held.refreshed = self._context.now
-            self._set_eager(pubend, routed, held, message.eager)
+            held.eager = message.eager
+            self._review_eager(routed)
             if not held.waiting:
-                self._context.post(peer, Attached(pubend, number, held.sent, self._relayed(routed)))
+                self._context.post(peer, Attached(pubend, number, held.sent, routed.relayed))
             return
         reason = self._refusal(pubend, receiver)
         if reason is not None:
@@ -207,19 +153,20 @@ class Router:
         routed = self._get(pubend)
         held = Attachment(peer, number, receiver, Curious(self._context.parameters))
         held.refreshed = self._context.now
+        held.eager = message.eager
         for key, other in list(routed.attachments.items()):
             if other.peer == peer and other.receiver == receiver:
                 self._drop(routed, key)  # the receiver asks anew and has forgotten the old one
         routed.attachments[peer, number] = held
         self._attachment_count += 1
-        self._set_eager(pubend, routed, held, message.eager)
-        if self._has_source(routed):
-            self._welcome(pubend, routed, held)
+        self._review_eager(routed)
+        if routed.has_source:
+            self._welcome(routed, held)
         else:
-            self._seek_feed(pubend, routed)
+            self._seek_feed(routed)
             self._context.after(
                 us(ms=self._context.parameters.attach_timeout_ms),
-                lambda: self._still_unfed(pubend, routed, held),
+                lambda: self._still_unfed(routed, held),
             )
 
     def detach(self, peer: BrokerId, message: Detach) -> None:
@@ -227,14 +174,15 @@ class Router:
         routed = self._routed.get(message.pubend)
         if routed is not None and (peer, message.number) in routed.attachments:
             self._drop(routed, (peer, message.number))
-            self._review_need(message.pubend, routed)
+            self._review_need(routed)
 
     def nack(self, peer: BrokerId, message: Nack) -> None:
         """Answer what is known, ask for the rest (R37)."""
         routed = self._routed.get(message.pubend)
-        if routed is None:
+        if routed is None or self._routing.is_best_effort(message.pubend):
             return
         receivers = [each for each in routed.attachments.values() if each.peer == peer]
+        masks = Masks(self._routing)
         unknown: list[TickRange] = []
         for low, high in message.ranges:
             if low <= routed.released:
@@ -244,17 +192,44 @@ class Router:
                 continue
             for attachment in receivers:
                 attachment.curious.add(low, high, self._context.now)
-                self._answer(message.pubend, routed, attachment, low, high)
+                self._sender.answer(routed, attachment, low, high, masks)
             unknown += routed.stream.gaps(low, min(high, routed.stream.top))
-        self._inquire(message.pubend, routed, unknown)
+        self._sender.flush()
+        self._inquire(routed, unknown)
 
     def regime_want(self, peer: BrokerId, message: RegimeWant) -> None:
         """Tell a regime, or ask the feeder for it (R39)."""
         routed = self._routed.get(message.pubend)
-        if routed is None:
+        if routed is None or self._routing.is_best_effort(message.pubend):
             return
         if not self._teller.answer(peer, message, routed.regimes):
             self._ask_feeder(routed, message)
+
+    def advance(self, peer: BrokerId, message: Advance) -> None:
+        """Ask on for silence up to a tick that a receiver waits for; the greatest speaks for all.
+
+        Who waits repeats it (R51). A repetition travels on if the last one was long enough ago to
+        have been lost, as with nacks.
+        """
+        pubend, tick = message.pubend, message.tick
+        routed = self._routed.get(pubend)
+        if routed is None or self._routing.is_best_effort(pubend):
+            return
+        if tick <= routed.stream.top:
+            for attachment in routed.attached_to(peer):
+                if attachment.sent < tick:
+                    top, masks = routed.stream.top, Masks(self._routing)
+                    self._sender.send_through(routed, attachment, top, masks)
+            self._sender.flush()
+        elif routed.log is not None:
+            routed.log.advance(tick)
+        elif routed.feeder is not None:
+            greatest, at = routed.advanced
+            lately = self._context.now - at < us(ms=self._context.parameters.nrt_min_ms)
+            if tick <= greatest and lately:
+                return
+            routed.advanced = (max(tick, greatest), self._context.now)
+            self._context.post(routed.feeder, Advance(pubend, max(tick, greatest)))
 
     def _refusal(self, pubend: PubendId, receiver: ReceiverRef) -> UnfedReason | None:
         if not self._routing.is_announced(pubend):
@@ -265,30 +240,36 @@ class Router:
             return UnfedReason.LIMIT
         return None
 
-    def _welcome(self, pubend: PubendId, routed: _Routed, attachment: Attachment) -> None:
+    def _welcome(self, routed: Routed, attachment: Attachment) -> None:
         attachment.waiting = False
         attachment.sent = routed.stream.top
-        answer = Attached(pubend, attachment.number, attachment.sent, self._relayed(routed))
-        self._context.post(attachment.peer, answer)
+        number, at = attachment.number, attachment.sent
+        self._context.post(attachment.peer, Attached(routed.pubend, number, at, routed.relayed))
 
-    def _still_unfed(self, pubend: PubendId, routed: _Routed, attachment: Attachment) -> None:
+    def _welcome_waiting(self, routed: Routed) -> None:
+        for attachment in routed.attachments.values():
+            if attachment.waiting:
+                self._welcome(routed, attachment)
+
+    def _still_unfed(self, routed: Routed, attachment: Attachment) -> None:
         key = (attachment.peer, attachment.number)
         if attachment.waiting and routed.attachments.get(key) is attachment:
-            self._context.post(
-                attachment.peer, Unfed(pubend, attachment.number, UnfedReason.NO_FEED)
-            )
+            self._say_no_feed(routed, attachment)
 
-    def _drop(self, routed: _Routed, key: tuple[BrokerId, int]) -> None:
+    def _say_no_feed(self, routed: Routed, attachment: Attachment) -> None:
+        message = Unfed(routed.pubend, attachment.number, UnfedReason.NO_FEED)
+        self._context.post(attachment.peer, message)
+
+    def _drop(self, routed: Routed, key: tuple[BrokerId, int]) -> None:
         del routed.attachments[key]
         self._attachment_count -= 1
 
-    def _set_eager(
-        self, pubend: PubendId, routed: _Routed, attachment: Attachment, eager: bool
-    ) -> None:
-        if attachment.eager != eager:
-            attachment.eager = eager
-            if routed.feed is not None:
-                routed.feed.set_eager(self.is_eager(pubend))
+    def _review_eager(self, routed: Routed) -> None:
+        """Tell the source whether silence has to flow at once."""
+        if routed.log is not None:
+            routed.log.set_eager(routed.is_eager)
+        elif routed.feed is not None:
+            routed.feed.set_eager(routed.is_eager)
 
     # --- the own feed ------------------------------------------------------------------------
 
@@ -336,13 +317,15 @@ class Router:
         # also when nothing is cached: a router that forgot this would offer tick 0 (A24)
         routed.stream.raise_top(at)
         routed.asked.clear()
-        for attachment in routed.attachments.values():
-            if attachment.waiting:
-                self._welcome(pubend, routed, attachment)
+        routed.advanced = (0, 0)
+        self._welcome_waiting(routed)
 
     def feed_sent(self, pubend: PubendId, at: Tick) -> None:
         """The feeder has sent everything up to a tick."""
-        self._routed[pubend].stream.raise_top(at)
+        routed = self._routed[pubend]
+        routed.stream.raise_top(at)
+        if routed.feed is not None and self._routing.is_best_effort(pubend):
+            routed.feed.note_progress()  # it tells no silence: that it answers is its sign of life
 
     def feed_lost(self, pubend: PubendId) -> None:
         """There is no feeder; if none is found soon, receivers must look elsewhere."""
@@ -354,16 +337,15 @@ class Router:
 
     def _say_unfed(self, pubend: PubendId) -> None:
         routed = self._routed.get(pubend)
-        if routed is None or self._has_source(routed):
+        if routed is None or routed.has_source:
             return
         for attachment in routed.attachments.values():
             attachment.waiting = True
-            self._context.post(
-                attachment.peer, Unfed(pubend, attachment.number, UnfedReason.NO_FEED)
-            )
+            self._say_no_feed(routed, attachment)
 
-    def _seek_feed(self, pubend: PubendId, routed: _Routed) -> None:
+    def _seek_feed(self, routed: Routed) -> None:
         if routed.feed is None and routed.log is None:
+            pubend = routed.pubend
             routed.feed = Feed(
                 self._context,
                 pubend,
@@ -371,23 +353,17 @@ class Router:
                 self._context.identity.cell,
                 _FeedOwner(self, pubend),
                 lambda: self._routing.candidates(pubend),
-                eager=self.is_eager(pubend),
+                eager=routed.is_eager,
             )
 
-    def _has_source(self, routed: _Routed) -> bool:
-        return routed.log is not None or (
-            routed.feed is not None and routed.feed.feeder is not None
-        )
-
-    def _relayed(self, routed: _Routed) -> bool:
-        return routed.feed is not None and routed.feed.relayed
-
-    def _review_need(self, pubend: PubendId, routed: _Routed) -> None:
-        """A router without receivers needs no feed."""
+    def _review_need(self, routed: Routed) -> None:
+        """Tell the source what the receivers that are left need; without any, no feed is needed."""
         if not routed.attachments and routed.feed is not None:
             routed.feed.close()
             routed.feed = None
-            del self._routed[pubend]
+            del self._routed[routed.pubend]
+        else:
+            self._review_eager(routed)
 
     # --- knowledge ---------------------------------------------------------------------------
 
@@ -395,13 +371,14 @@ class Router:
         routed = self._routed.get(pubend)
         if routed is None or routed.log is not None:
             return  # nobody here needs it any more, or it is our own
+        if self._routing.is_best_effort(pubend):
+            self._relay(routed, piece)
+            return
         if not routed.regimes.knows(piece.regime):
             self._ask_feeder(routed, RegimeWant(pubend, piece.regime))
-        self._take(pubend, routed, piece, first=first, opens=False)
+        self._take(routed, piece, first=first, opens=False)
 
-    def _take(
-        self, pubend: PubendId, routed: _Routed, piece: Piece, *, first: bool, opens: bool
-    ) -> None:
+    def _take(self, routed: Routed, piece: Piece, *, first: bool, opens: bool) -> None:
         """Accumulate a piece and pass on what is new (R34)."""
         top = routed.stream.top
         news = routed.stream.accumulate(piece)
@@ -409,121 +386,42 @@ class Router:
         if routed.feed is not None and routed.stream.top > top:
             routed.feed.note_progress()
         opens = opens or routed.regimes.opens_at(piece)
-        for attachment in routed.attachments.values():
-            if attachment.waiting:
-                continue
-            for new in news:
-                self._answer(pubend, routed, attachment, new.low, new.high)
-            if first and piece.high > attachment.sent:
-                self._first_time(pubend, routed, attachment, piece, opens=opens)
+        self._sender.spread(routed, piece, news, first=first, opens=opens)
         shrink(
             self._account,
             (each.stream for each in self._routed.values()),
             self._context.parameters.cache_bytes,
         )
 
-    def _first_time(
-        self,
-        pubend: PubendId,
-        routed: _Routed,
-        attachment: Attachment,
-        piece: Piece,
-        *,
-        opens: bool,
-    ) -> None:
-        """Send new knowledge now if it matters to the receiver, else leave it to the timer (R35)."""
-        if opens or attachment.eager or any(self._wanted(pubend, attachment, piece)):
-            self._send_through(pubend, routed, attachment, piece.high)
-
-    def _send_through(
-        self, pubend: PubendId, routed: _Routed, attachment: Attachment, high: Tick
-    ) -> None:
-        """Send everything known above what was sent, up to a tick; what is Q stays a gap."""
-        known = routed.stream.known(attachment.sent + 1, high)
-        attachment.sent = max(attachment.sent, high)
-        self._send(pubend, routed, attachment, known, first=True)
-
-    def _answer(
-        self, pubend: PubendId, routed: _Routed, attachment: Attachment, low: Tick, high: Tick
-    ) -> None:
-        """Send what a receiver is curious about and this router knows (R36)."""
-        if not attachment.curious.wants(low, high):
-            return
-        for known in routed.stream.known(low, high):
-            for part_low, part_high in attachment.curious.take(known.low, known.high):
-                pieces = routed.stream.known(part_low, part_high)
-                self._send(pubend, routed, attachment, pieces, first=False)
-
-    def _send(
-        self,
-        pubend: PubendId,
-        routed: _Routed,
-        attachment: Attachment,
-        pieces: list[Piece],
-        *,
-        first: bool,
-    ) -> None:
-        passed = [self._filtered(pubend, attachment, piece) for piece in pieces]
-        for piece in joined(passed, self._context.parameters.frame_events_max):
-            self._teller.tell(attachment.peer, pubend, piece.regime, routed.regimes)
-            if piece.publications:
-                frame = Frame(pubend, attachment.number, piece, first)
-                self._context.post(attachment.peer, frame)
-            else:
-                # told together with those of other pubends when the step ends
-                waiting = self._silences.setdefault(attachment.peer, [])
-                waiting.append((pubend, attachment.number, piece, first))
-        self._post_silences(attachment.peer)
-
-    def _post_silences(self, peer: BrokerId) -> None:
-        waiting = self._silences.pop(peer, None)
-        if waiting:
-            self._context.post(peer, Silence(tuple(waiting)))
-
-    def _filtered(self, pubend: PubendId, attachment: Attachment, piece: Piece) -> Piece:
-        if not piece.publications:
-            return piece
-        wanted = {publication.tick for publication in self._wanted(pubend, attachment, piece)}
-        return filtered(piece, lambda publication: publication.tick in wanted)
-
-    def _wanted(self, pubend: PubendId, attachment: Attachment, piece: Piece) -> list[Publication]:
-        """Return the publications of a piece that a receiver is sent (R25)."""
-        if attachment.receiver.kind is AttachKind.HOME or not piece.publications:
-            return list(piece.publications)
-        tables = self._routing.tables_for(pubend, piece, attachment.receiver)
-        if tables is None:
-            return list(piece.publications)
-        return [
-            publication
-            for publication in piece.publications
-            if self._routing.matching_tables(publication) & tables
-        ]
+    def _relay(self, routed: Routed, piece: Piece) -> None:
+        if self._sender.relay(routed, piece) and routed.feed is not None:
+            routed.feed.note_progress()
 
     # --- curiosity ---------------------------------------------------------------------------
 
-    def _inquire(self, pubend: PubendId, routed: _Routed, unknown: list[TickRange]) -> None:
+    def _inquire(self, routed: Routed, unknown: list[TickRange]) -> None:
         """Ask for what nobody here knows: the log, or the feeder, once for all receivers."""
         if not unknown:
             return
         ranges = routed.asked.ask(unknown, self._context.now)
         if routed.log is not None:
             for low, high in ranges:
-                self._read_log(pubend, routed, routed.log, low, high)
-        elif ranges and routed.feed is not None and routed.feed.feeder is not None:
-            self._context.post(routed.feed.feeder, Nack(pubend, tuple(ranges)))
+                self._read_log(routed, routed.log, low, high)
+        elif ranges and routed.feeder is not None:
+            self._context.post(routed.feeder, Nack(routed.pubend, tuple(ranges)))
 
-    def _read_log(self, pubend: PubendId, routed: _Routed, log: Log, low: Tick, high: Tick) -> None:
+    def _read_log(self, routed: Routed, log: Log, low: Tick, high: Tick) -> None:
         def read(pieces: list[Piece], done: Tick) -> None:
             for piece in pieces:
-                self._take(pubend, routed, piece, first=False, opens=False)
+                self._take(routed, piece, first=False, opens=False)
             if pieces and done < high:
-                self._read_log(pubend, routed, log, done + 1, high)
+                self._read_log(routed, log, done + 1, high)
 
         log.pieces_between(low, high, read)
 
-    def _ask_feeder(self, routed: _Routed, message: RegimeWant) -> None:
-        if routed.feed is not None and routed.feed.feeder is not None:
-            self._context.post(routed.feed.feeder, message)
+    def _ask_feeder(self, routed: Routed, message: RegimeWant) -> None:
+        if routed.feeder is not None:
+            self._context.post(routed.feeder, message)
 
     # --- sessions and time -------------------------------------------------------------------
 
@@ -537,35 +435,35 @@ class Router:
     def session_closed(self, peer: BrokerId) -> None:
         """What belonged to a session is gone with it (R2)."""
         self._teller.forget(peer)
-        for pubend, routed in list(self._routed.items()):
+        for routed in list(self._routed.values()):
             for key in [key for key in routed.attachments if key[0] == peer]:
                 self._drop(routed, key)
             if routed.feed is not None:
                 routed.feed.session_closed(peer)
-            self._review_need(pubend, routed)
+            self._review_need(routed)
 
     def _tell_silence(self) -> None:
-        """Tell every receiver what was withheld, all pubends of a peer in one message (R35)."""
         self._context.after(us(ms=self._context.parameters.silence_ms), self._tell_silence)
-        for pubend, routed in self._routed.items():
-            for attachment in routed.attachments.values():
-                if not attachment.waiting and attachment.sent < routed.stream.top:
-                    self._send_through(pubend, routed, attachment, routed.stream.top)
+        self._sender.tell_silence(
+            routed
+            for routed in self._routed.values()
+            if not self._routing.is_best_effort(routed.pubend)
+        )
 
     def _expire(self) -> None:
         """End attachments that were not refreshed: their receiver is gone (R10)."""
         self._context.after(us(ms=self._context.parameters.attach_refresh_ms), self._expire)
         oldest = self._context.now - us(ms=self._context.parameters.attach_expiry_ms)
-        for pubend, routed in list(self._routed.items()):
+        for routed in list(self._routed.values()):
             for key, attachment in list(routed.attachments.items()):
                 if attachment.refreshed < oldest:
                     self._context.mark("attachment expired")
                     self._drop(routed, key)
-            self._review_need(pubend, routed)
+            self._review_need(routed)
 
-    def _get(self, pubend: PubendId) -> _Routed:
+    def _get(self, pubend: PubendId) -> Routed:
         routed = self._routed.get(pubend)
         if routed is None:
-            stream = Stream(pubend, self._account)
-            routed = self._routed[pubend] = _Routed(stream, Asked(self._context.parameters), None)
+            routed = Routed(pubend, self._context.parameters, self._account)
+            self._routed[pubend] = routed
         return routed

@@ -12,7 +12,7 @@ import msgspec
 
 from gapless.core.ids import Entry, Join, PubendId, ShbId, VirtualTime
 from gapless.core.ticks import Tick
-from gapless.messages.clients import PositionTuple
+from gapless.messages.clients import Begin, Order, PositionTuple
 from gapless.messages.overlay import PubendProperties
 from gapless.messages.requests import HoldId
 from gapless.messages.streams import Publication
@@ -58,6 +58,8 @@ class PubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Silence may have been told up to here: no event may come below it after a crash (R29)."""
     released: Tick
     """What is not above this is no longer in the log (R56)."""
+    log_marks: tuple[tuple[Tick, int], ...] = ()
+    """How many bytes were ever logged up to some ticks, lowest first (R58)."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -124,7 +126,10 @@ class PublisherRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     session: int
     last_sequence: int
     window: tuple[tuple[int, Tick], ...]
+    """The last sequences that were published, ascending, each with its tick."""
     used: int
+    logged_bytes: int = 0
+    """How many bytes the pubend had ever logged with its last publication (R58)."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -149,7 +154,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, array_like=True):
 
     filter: str
     time: VirtualTime
-    horizons: PositionTuple
+    """Its virtual start time when it was made: a stream that has reached it owes it events."""
     ends: PositionTuple
 
 
@@ -158,16 +163,28 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
 
     subscription: str
     segments: tuple[SegmentRecord, ...]
+    """Oldest first; the last one governs wherever no other does."""
     acked: PositionTuple
     base: PositionTuple
-    order: int
+    """After which tick it began on each pubend; on disk before its client is told."""
+    order: Order
+    begin: Begin
+    """Where it begins on pubends that it has not begun on."""
+    holds: tuple[tuple[PubendId, str], ...]
+    """The names under which logs are held for it (R49)."""
     used: int
+    """The wall clock when its client was last seen."""
     expiry_s: int
 
     @property
     def key(self) -> tuple[str, ...]:
         """One a subscription."""
-        return ("subscription", self.subscription)
+        return self.key_of(self.subscription)
+
+    @staticmethod
+    def key_of(subscription: str) -> tuple[str, ...]:
+        """Return the key of a subscription's record."""
+        return ("subscription", subscription)
 
 
 Record: TypeAlias = (

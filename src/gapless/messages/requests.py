@@ -15,7 +15,10 @@ __all__ = ["Done", "HoldId", "Leave", "Read", "ReadReply", "ReleaseHold"]
 
 
 class HoldId(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Who keeps part of a log: a subscription of a subscriber host (R49)."""
+    """Who keeps part of a log: a subscription of a subscriber host (R49).
+
+    The host never uses a name twice, so a late release cannot end a newer hold.
+    """
 
     shb: ShbId
     subscription: str
@@ -33,6 +36,8 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
     high: Tick
     hold: HoldId | None
     bytes_max: int
+    hold_tick: Tick = 0
+    """The log is held above this tick."""
 
 
 class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):

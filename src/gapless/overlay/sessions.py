@@ -123,6 +123,12 @@ class Sessions:
         held = self._peers.get(peer)
         return held is not None and held.state is State.OPEN
 
+    def life_of(self, peer: BrokerId) -> int:
+        """Return the life of the peer of an open session."""
+        theirs = self._peers[peer].theirs
+        assert theirs is not None, f"there is no session with {peer}"
+        return theirs.life
+
     def open_peers(self) -> list[BrokerId]:
         """Return the peers with an open session, nearest cells first."""
         return [peer for peer, held in self._peers.items() if held.state is State.OPEN]

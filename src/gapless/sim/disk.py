@@ -142,13 +142,16 @@ class Disk:
 
     def _fetched(self, process: Process, fetch: Fetch) -> None:
         if process.alive:
-            rows, damage = self.read(fetch.pubend, fetch.low, fetch.high, fetch.bytes_max)
-            self._world.happen(process, Fetched(fetch.ticket, rows, damage))
+            found = self.read(fetch.pubend, fetch.low, fetch.high, fetch.bytes_max)
+            self._world.happen(process, Fetched(fetch.ticket, *found))
 
     def read(
         self, pubend: PubendId, low: int, high: int, bytes_max: int
-    ) -> tuple[tuple[LogRow, ...], str | None]:
-        """Return the rows that touch the range: at least one, then up to so many bytes."""
+    ) -> tuple[tuple[LogRow, ...], str | None, bool]:
+        """Return the rows that touch the range: at least one, then up to so many bytes.
+
+        Also which row could not be read, and whether these are all.
+        """
         rows = self.logs.get(pubend, [])
         damaged = self.damaged.get(pubend, ())
         found: list[LogRow] = []
@@ -158,12 +161,12 @@ class Disk:
             if row.first > high:
                 break
             if row.first in damaged:
-                return tuple(found), f"{pubend}: row {row.first} to {row.last} is damaged"
+                return tuple(found), f"{pubend}: row {row.first} to {row.last} is damaged", False
             size += row_bytes(row)
             if found and size > bytes_max:
-                break
+                return tuple(found), None, False
             found.append(row)
-        return tuple(found), None
+        return tuple(found), None, True
 
     def damage(self, pubend: PubendId, first: int) -> None:
         """Damage the row that begins at a tick."""

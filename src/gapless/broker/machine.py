@@ -1,0 +1,333 @@
+"""The broker: all rooms behind one door, and the order in which they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gapless.broker.pubends import Pubends
+from gapless.broker.readers import Readers
+from gapless.broker.routing import Routing
+from gapless.broker.tables import Tables
+from gapless.content.filter import Filter
+from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.core.machine import (
+    Asked,
+    ClientDown,
+    ClientUp,
+    Context,
+    Effect,
+    Event,
+    Fetched,
+    Identity,
+    LinkDown,
+    LinkUp,
+    Moment,
+    Received,
+    Written,
+)
+from gapless.core.parameters import Parameters
+from gapless.delivery.acks import Reports
+from gapless.delivery.feed import is_leaf_number
+from gapless.delivery.requests import Requests
+from gapless.delivery.router import Router
+from gapless.delivery.subscribers import Calls, Reporting, SubscriberHost, restore
+from gapless.messages.clients import Refused
+from gapless.messages.overlay import Announce, Quality, TableState
+from gapless.messages.records import (
+    JoinRecord,
+    LifeRecord,
+    Record,
+    Store,
+    SubscriptionRecord,
+)
+from gapless.messages.streams import (
+    AckExpected,
+    Advance,
+    Attach,
+    Attached,
+    Detach,
+    Frame,
+    Nack,
+    Piece,
+    Regime,
+    RegimeWant,
+    Released,
+    Report,
+    SetDefine,
+    SetForget,
+    Silence,
+    Unfed,
+)
+from gapless.overlay.announcements import Announcements
+from gapless.overlay.neighbourhood import Neighbourhood
+from gapless.overlay.sessions import Sessions
+
+__all__ = ["Broker"]
+
+
+class Broker:
+    """One life of a broker, from what its disk holds."""
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        cell: CellId,
+        parameters: Parameters,
+        neighbourhood: Neighbourhood,
+        records: Iterable[Record],
+        moment: Moment,
+    ) -> None:
+        records = tuple(records)
+        lives = [record.life for record in records if isinstance(record, LifeRecord)]
+        # never the clock alone: it may have been set back, and old promises would seem new (A9)
+        life = max(*(stored + 1 for stored in lives), moment.clock, 1) if lives else max(1, moment.clock)
+        self.context = Context(Identity(broker, cell, life), parameters)
+        self.context.now, self.context.clock = moment
+        self._me = broker
+        self._neighbourhood = neighbourhood
+        self._records = records
+        self._early: list[Event] | None = []
+        """What happens before the new life is on disk waits; nothing is sent before that (R1)."""
+        self._posted: list[Any] = []
+        self.context.write((Store(LifeRecord(life)),), self._begin)
+
+    # --- the door ------------------------------------------------------------------------------
+
+    def step(self, event: Event, moment: Moment) -> list[Effect]:
+        """Take an event, or None if only time has passed; return what is to be done."""
+        context = self.context
+        context.now, context.clock = moment
+        if self._early is None:
+            self._happen(event)
+        elif isinstance(event, Written):
+            context.resume(event)
+        elif event is not None:
+            self._early.append(event)
+        context.run_timers()
+        if self._early is None:
+            self._settle()
+        effects, context.effects = context.effects, []
+        return effects
+
+    def next_timer(self) -> int | None:
+        """Return when a step is due without an event."""
+        return self.context.next_timer()
+
+    @property
+    def marks(self) -> Mapping[str, int]:
+        """How often rare branches were taken."""
+        return self.context.marks
+
+    # --- beginning -----------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """The new life is on disk: make the rooms and bring back what they had."""
+        context, records = self.context, self._records
+        self.sessions = Sessions(context, self._neighbourhood, self)
+        self.announcements = Announcements(context, self._neighbourhood, self.sessions)
+        self.tables = Tables(context, self._neighbourhood, self._life_of, self._tables_changed)
+        self.routing = Routing(
+            context,
+            self._neighbourhood,
+            self.sessions,
+            self.announcements,
+            self.tables.holdings,
+        )
+        self.router = Router(context, self.routing)
+        self.pubends = Pubends(self)
+        self.reports = Reports(context, self.router.feeder, self.pubends.report)
+        self.requests = Requests(
+            context,
+            self.pubends.serving,
+            lambda pubend, request: self.routing.next_hop(
+                pubend, request, self.router.feeder(pubend)
+            ),
+        )
+        joins = [record for record in records if isinstance(record, JoinRecord)]
+        self.host = SubscriberHost(
+            context, self.tables, self.requests, self.routing.leaf_candidates, joins
+        )
+        self.calls = Calls(self.host)
+        self.reporting = Reporting(self.host, self.calls.expire)
+        self.readers = Readers(self)
+        for record in records:
+            if isinstance(record, SubscriptionRecord):
+                self.calls.linger(restore(self.host, record))
+        self.tables.begin()
+        self.pubends.restore(records)
+        early, self._early, self._records = self._early or [], None, ()
+        for event in early:
+            self._happen(event)
+
+    def _life_of(self, peer: BrokerId) -> int:
+        return self.context.identity.life if peer == self._me else self.sessions.life_of(peer)
+
+    # --- what happens --------------------------------------------------------------------------
+
+    def _happen(self, event: Event) -> None:
+        match event:
+            case Received(peer, packet):
+                self.sessions.received(peer, packet)
+            case Written() | Fetched():
+                self.context.resume(event)
+            case Asked(client, request):
+                self._asked(client, request)
+            case LinkUp(peer):
+                self.sessions.link_up(peer)
+            case LinkDown(peer):
+                self.sessions.link_down(peer)
+            case ClientDown(client):
+                self.calls.client_down(client)
+                self.readers.client_down(client)
+            case ClientUp() | None:
+                pass
+
+    def _asked(self, client: str, request: Any) -> None:
+        rooms = (self.pubends, self.calls, self.readers)
+        if not any(room.asked(client, request) for room in rooms):
+            number = getattr(request, "request", 0)
+            self.context.tell(client, Refused(number, f"{type(request).__name__} is no request"))
+
+    def _settle(self) -> None:
+        """Let everything follow that this step has caused, here first, then send the rest."""
+        while True:
+            self.host.flush(self.calls.client_down)
+            self.reports.flush()
+            posted = self.context.take_posted_to(self._me)
+            if not posted:
+                break
+            for message in posted:
+                self.received(self._me, message)
+        self.sessions.flush()
+
+    # --- sessions ------------------------------------------------------------------------------
+
+    def session_opened(self, peer: BrokerId, cell: CellId) -> None:
+        """A session has begun (R2)."""
+        self.announcements.session_opened(peer, cell)
+        self.tables.session_opened(peer, cell)
+        self.reports.session_opened(peer)
+        self.router.session_opened(peer, cell)
+        self.host.session_opened()
+        self.requests.session_opened()
+
+    def session_closed(self, peer: BrokerId) -> None:
+        """A session is over, and what belonged to it."""
+        self.tables.session_closed(peer)
+        self.reports.session_closed(peer)
+        self.router.session_closed(peer)
+        self.host.session_closed(peer)
+
+    def table_states(self, peer: BrokerId) -> tuple[TableState, ...]:
+        """Return which tables are sent to a peer."""
+        return self.tables.states(peer)
+
+    def tables_heard(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
+        """A peer says which tables it sends."""
+        self.tables.heard(peer, states)
+
+    def _tables_changed(self) -> None:
+        self.pubends.review_regimes()
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def received(self, peer: BrokerId, message: Any) -> None:
+        """Take a message of a session, or of this broker to itself."""
+        match message:
+            case Frame(pubend, number, piece, _):
+                if is_leaf_number(number):
+                    self._to_leaf(pubend, piece)
+                else:
+                    self.router.frame(message)
+            case Silence(pieces):
+                for pubend, number, piece, first in pieces:
+                    if is_leaf_number(number):
+                        self._to_leaf(pubend, piece)
+                    else:
+                        self.router.silence(pubend, piece, first)
+            case Nack():
+                self.router.nack(peer, message)
+            case Attach():
+                self.router.attach(peer, message)
+            case Detach():
+                self.router.detach(peer, message)
+            case Attached() | Unfed():
+                self._feed_answered(peer, message)
+            case Regime() | Released() | AckExpected():
+                self._stream_told(peer, message)
+            case RegimeWant():
+                self.router.regime_want(peer, message)
+            case Advance():
+                self.router.advance(peer, message)
+            case SetDefine():
+                self.reports.define(peer, message)
+            case SetForget():
+                self.reports.forget(peer, message)
+            case Report():
+                self.reports.report(peer, message)
+            case Announce():
+                self._announcement(peer, message)
+            case _:
+                if not (
+                    self.tables.received(peer, message) or self.requests.received(peer, message)
+                ):
+                    self.context.mark("message of no room")
+
+    def _to_leaf(self, pubend: PubendId, piece: Piece) -> None:
+        end = self.host.subends.get(pubend) or self.host.loose.get(pubend)
+        if end is not None:
+            end.receive(piece)
+
+    def _feed_answered(self, peer: BrokerId, message: Attached | Unfed) -> None:
+        if not is_leaf_number(message.number):
+            if isinstance(message, Attached):
+                self.router.attached(peer, message)
+            else:
+                self.router.unfed(peer, message)
+            return
+        end = self.host.subends.get(message.pubend) or self.host.loose.get(message.pubend)
+        if end is None:
+            if isinstance(message, Attached):
+                self.context.post(peer, Detach(message.pubend, message.number))
+        elif isinstance(message, Attached):
+            end.take_attached(peer, message)
+        else:
+            end.take_unfed(peer, message)
+
+    def _stream_told(self, peer: BrokerId, message: Regime | Released | AckExpected) -> None:
+        """Take what has no attach number: it may be for the leaf, for the router, or for both."""
+        subend = self.host.subends.get(message.pubend)
+        match message:
+            case Regime():
+                if subend is not None:
+                    subend.regime(message)
+                if peer != self._me:
+                    self.router.regime(message)
+            case Released():
+                if subend is not None:
+                    subend.released(message)
+                if peer != self._me:
+                    self.router.released(message)
+            case AckExpected():
+                if subend is not None and subend.feeder == peer:
+                    subend.ack_expected(message)
+                self.reports.ack_expected(peer, message)
+
+    # --- pubends -------------------------------------------------------------------------------
+
+    def _announcement(self, peer: BrokerId, message: Announce) -> None:
+        cell = self._neighbourhood.cell_of(peer)
+        if cell is not None and self.announcements.received(cell, message):
+            self.announced(message.pubend)
+
+    def announced(self, pubend: PubendId) -> None:
+        """There is news of a pubend: tell the rooms that look at its properties."""
+        known = self.announcements.get(pubend)
+        if known is None:
+            self.tables.withdrawn(pubend)
+            return
+        advertisement = Filter(known.properties.advertisement)
+        self.tables.announced(pubend, known.version, advertisement, known.direction)
+        best_effort = known.properties.quality is Quality.BEST_EFFORT
+        self.host.announced(pubend, advertisement, best_effort=best_effort)

@@ -1,0 +1,250 @@
+"""The pubends that this broker hosts: opened, brought back from disk, served (R27 to R33)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gapless.content.filter import Filter
+from gapless.core.errors import FilterError
+from gapless.core.ids import PubendId
+from gapless.core.machine import Context
+from gapless.core.ticks import Tick
+from gapless.delivery.best_effort import BestEffortPubend
+from gapless.delivery.members import Membership
+from gapless.delivery.pubend import Pubend, PublishRefusedError
+from gapless.delivery.serving import Serving
+from gapless.messages.clients import (
+    OpenPubend,
+    OpenPublisher,
+    PubendOpened,
+    Publish,
+    Published,
+    PublisherOpened,
+    Refused,
+)
+from gapless.messages.overlay import PubendProperties, Quality
+from gapless.messages.records import (
+    HoldRecord,
+    MemberRecord,
+    PubendRecord,
+    PublisherRecord,
+    Record,
+    RegimeRecord,
+    Store,
+)
+from gapless.messages.streams import Member, Piece
+
+if TYPE_CHECKING:
+    from gapless.broker.machine import Broker
+
+__all__ = ["Pubends"]
+
+_NAME_MAX = 256
+"""Characters in a pubend's name; it is in every message of its stream."""
+
+
+class Pubends:
+    """All pubends of one broker, and the calls of publishers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._context: Context = broker.context
+        self.hosted: dict[PubendId, Pubend | BestEffortPubend] = {}
+        self._serving: dict[PubendId, Serving] = {}
+        self._opening: dict[PubendId, list[tuple[str, int]]] = {}
+        """Who waits for a pubend that is not on disk yet."""
+
+    # --- from disk -----------------------------------------------------------------------------
+
+    def restore(self, records: Iterable[Record]) -> None:
+        """Bring all pubends back as they were."""
+        by_kind: dict[type, dict[PubendId, list[Any]]] = {}
+        for record in records:
+            if isinstance(record, PubendRecord | RegimeRecord | MemberRecord | HoldRecord | PublisherRecord):
+                by_kind.setdefault(type(record), {}).setdefault(record.pubend, []).append(record)
+        for pubend, (record,) in by_kind.get(PubendRecord, {}).items():
+            self._host(
+                record,
+                *(
+                    by_kind.get(kind, {}).get(pubend, [])
+                    for kind in (RegimeRecord, PublisherRecord, MemberRecord, HoldRecord)
+                ),
+            )
+
+    def _host(
+        self,
+        record: PubendRecord,
+        regimes: list[RegimeRecord],
+        publishers: list[PublisherRecord],
+        members: list[MemberRecord],
+        holds: list[HoldRecord],
+    ) -> None:
+        pubend = record.pubend
+        context, broker = self._context, self._broker
+        made: Pubend | BestEffortPubend
+        if record.properties.quality is Quality.BEST_EFFORT:
+            made = BestEffortPubend(context, record, self)
+        else:
+            made = Pubend(
+                context,
+                record,
+                self,
+                lambda shb: broker.tables.holdings.claim(
+                    shb, pubend, record.announcement_version
+                ),
+                broker.sessions.clock_view,
+                regimes=regimes,
+                publishers=publishers,
+                membership=Membership(pubend, context.parameters, context.now, members, holds),
+            )
+            self._serving[pubend] = Serving(context, made)
+        self.hosted[pubend] = made
+        broker.announcements.host(pubend, record.announcement_version, record.properties)
+        broker.router.host(pubend, made, record.released)
+        broker.router.learn_regimes(pubend, regimes)
+        broker.announced(pubend)
+
+    # --- what the rooms ask ----------------------------------------------------------------------
+
+    def serving(self, pubend: PubendId) -> Serving | None:
+        """Return what answers requests for a pubend that is hosted here."""
+        return self._serving.get(pubend)
+
+    def report(self, pubend: PubendId, member: Member, tick: Tick) -> bool:
+        """Take a report for a pubend of this broker; False if it is not here."""
+        hosted = self.hosted.get(pubend)
+        if not isinstance(hosted, Pubend):
+            return False
+        if hosted.membership.report(member, tick, self._context.now):
+            hosted.review_regime()
+        return True
+
+    def review_regimes(self) -> None:
+        """Claims may have changed."""
+        for hosted in self.hosted.values():
+            if isinstance(hosted, Pubend):
+                hosted.review_regime()
+
+    def spread(self, pubend: PubendId, piece: Piece, opened: RegimeRecord | None) -> None:
+        """Let the router send a new piece out."""
+        self._broker.router.spread(pubend, piece, opened)
+
+    def released(self, pubend: PubendId, up_to: Tick) -> None:
+        """Let the router know what the log no longer has."""
+        self._broker.router.set_released(pubend, up_to)
+
+    def expect_ack(self, pubend: PubendId, tick: Tick, pressure: bool) -> None:
+        """Ask those who lag to look for their gaps."""
+        self._broker.reports.expect(pubend, tick, pressure=pressure)
+
+    # --- what publishers ask -----------------------------------------------------------------------
+
+    def asked(self, client: str, request: Any) -> bool:
+        """Take a request of a publisher; False for others."""
+        if isinstance(request, OpenPubend):
+            self._open(client, request)
+        elif isinstance(request, OpenPublisher):
+            self._open_publisher(client, request)
+        elif isinstance(request, Publish):
+            self._publish(client, request)
+        else:
+            return False
+        return True
+
+    def _refuse(self, client: str, request: int, reason: str) -> None:
+        self._context.tell(client, Refused(request, reason))
+
+    def _open(self, client: str, call: OpenPubend) -> None:
+        pubend = PubendId(call.name)
+        reason = self._fault_of(call)
+        if reason is not None:
+            self._refuse(client, call.request, reason)
+        elif pubend in self.hosted:
+            self._context.tell(client, PubendOpened(call.request, pubend))
+        elif pubend in self._opening:
+            self._opening[pubend].append((client, call.request))
+        else:
+            self._opening[pubend] = [(client, call.request)]
+            self._make(pubend, call)
+
+    def _fault_of(self, call: OpenPubend) -> str | None:
+        if not 0 < len(call.name) <= _NAME_MAX or "#" in call.name:
+            return f"a pubend's name has 1 to {_NAME_MAX} characters and no #"
+        try:
+            advertisement = Filter(call.advertisement)
+        except FilterError as error:
+            return f"the advertisement is no filter: {error}"
+        pubend = PubendId(call.name)
+        known = self._broker.announcements.get(pubend)
+        hosted = self.hosted.get(pubend)
+        if hosted is None:
+            if known is not None:
+                where = known.properties.broker
+                return f"the pubend {call.name!r} is at the broker {where}; publish there"
+            return None
+        properties = hosted.record.properties
+        if properties.quality is not call.quality:
+            return f"the pubend {call.name!r} is {properties.quality.name.lower()}; it stays so"
+        if not Filter(properties.advertisement).covers(advertisement):
+            return (
+                f"the pubend {call.name!r} advertises {properties.advertisement}, which does not "
+                f"cover {advertisement}"
+            )
+        return None
+
+    def _make(self, pubend: PubendId, call: OpenPubend) -> None:
+        identity = self._context.identity
+        properties = PubendProperties(
+            identity.broker, identity.cell, str(Filter(call.advertisement)), call.quality
+        )
+        record = PubendRecord(pubend, properties, 1, 0, 0)
+
+        def made() -> None:
+            self._host(record, [], [], [], [])
+            for client, request in self._opening.pop(pubend):
+                self._context.tell(client, PubendOpened(request, pubend))
+
+        self._context.write((Store(record),), made)
+
+    def _open_publisher(self, client: str, call: OpenPublisher) -> None:
+        hosted = self.hosted.get(call.pubend)
+        if hosted is None:
+            self._refuse(client, call.request, self._not_here(call.pubend))
+            return
+        if not 0 < len(call.publisher) <= _NAME_MAX:
+            reason = f"a publisher's name has 1 to {_NAME_MAX} characters"
+            self._refuse(client, call.request, reason)
+            return
+
+        def opened(record: PublisherRecord) -> None:
+            answer = PublisherOpened(call.request, record.session, record.last_sequence)
+            self._context.tell(client, answer)
+
+        hosted.open_publisher(call.publisher, opened)
+
+    def _publish(self, client: str, call: Publish) -> None:
+        hosted = self.hosted.get(call.pubend)
+        if hosted is None:
+            self._refuse(client, call.request, self._not_here(call.pubend))
+            return
+        try:
+            hosted.publish(
+                call.publisher,
+                call.session,
+                call.first,
+                call.events,
+                partial(self._published, client, call.request),
+            )
+        except PublishRefusedError as error:
+            self._refuse(client, call.request, str(error))
+
+    def _published(self, client: str, request: int, ticks: tuple[Tick, ...]) -> None:
+        self._context.tell(client, Published(request, ticks))
+
+    def _not_here(self, pubend: PubendId) -> str:
+        known = self._broker.announcements.get(pubend)
+        if known is None:
+            return f"there is no pubend {pubend} here; open it first"
+        return f"the pubend {pubend} is at the broker {known.properties.broker}; publish there"

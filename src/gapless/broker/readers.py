@@ -1,0 +1,87 @@
+"""Clients that read a range of a log, wherever its pubend is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gapless.content.filter import Filter
+from gapless.core.errors import FilterError
+from gapless.core.machine import Timer
+from gapless.core.parameters import us
+from gapless.delivery.requests import Errand
+from gapless.messages.clients import ReadLog, ReadPart, Refused
+from gapless.messages.overlay import Quality
+from gapless.messages.requests import ReadReply
+
+if TYPE_CHECKING:
+    from gapless.broker.machine import Broker
+
+__all__ = ["Readers"]
+
+
+class Readers:
+    """The reads that clients have asked for and that are not answered."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._context = broker.context
+        self._reads: dict[tuple[str, int], tuple[Errand, Timer]] = {}
+
+    def asked(self, client: str, request: object) -> bool:
+        """Take a request to read; False for others."""
+        if not isinstance(request, ReadLog):
+            return False
+        reason = self._fault_of(request)
+        if reason is not None:
+            self._context.tell(client, Refused(request.request, reason))
+        else:
+            self._read(client, request)
+        return True
+
+    def _fault_of(self, call: ReadLog) -> str | None:
+        try:
+            Filter(call.filter)
+        except FilterError as error:
+            return str(error)
+        known = self._broker.announcements.get(call.pubend)
+        if known is None:
+            return f"there is no pubend {call.pubend}, as far as this broker knows"
+        if known.properties.quality is Quality.BEST_EFFORT:
+            return f"the pubend {call.pubend} is best effort: it has no log to read"
+        if call.low > call.high:
+            return f"[{call.low}, {call.high}] is no range"
+        return None
+
+    def _read(self, client: str, call: ReadLog) -> None:
+        key = (client, call.request)
+        self._stop(key)
+
+        def read(reply: ReadReply) -> None:
+            self._stop(key)
+            publications = tuple(
+                each for piece in reply.pieces for each in piece.publications
+            )
+            part = ReadPart(call.request, publications, reply.done, reply.top, reply.released)
+            self._context.tell(client, part)
+
+        def give_up() -> None:
+            self._stop(key)
+            reason = f"the broker of {call.pubend} cannot be reached now; try again later"
+            self._context.tell(client, Refused(call.request, reason))
+
+        timer = self._context.after(2 * us(ms=self._context.parameters.retry_max_ms), give_up)
+        errand = self._broker.requests.read(
+            call.pubend, str(Filter(call.filter)), max(0, call.low), call.high, hold=None, then=read
+        )
+        self._reads[key] = (errand, timer)
+
+    def client_down(self, client: str) -> None:
+        """Nobody waits for what a client has asked for."""
+        for key in [key for key in self._reads if key[0] == client]:
+            self._stop(key)
+
+    def _stop(self, key: tuple[str, int]) -> None:
+        found = self._reads.pop(key, None)
+        if found is not None:
+            found[0].cancel()
+            found[1].cancel()

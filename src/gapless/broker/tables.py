@@ -1,0 +1,254 @@
+"""Tables on their way: whom this broker asks for them, and whom it tells (R15, R18 to R21).
+
+The parts in :mod:`gapless.propagation` are passive; here they get sessions and time. Per neighbour
+cell one of its brokers is the source of the table of that direction. What changes is sent to those
+who asked in the present session, batched; what was lost shows in the next heartbeat and is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gapless.content import Conjunction
+from gapless.content.filter import Filter
+from gapless.content.merging import merge
+from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VirtualTime
+from gapless.core.machine import Context
+from gapless.core.parameters import us
+from gapless.messages.overlay import TableState
+from gapless.messages.propagation import TableDelta, TableFull, TableWant
+from gapless.overlay.neighbourhood import Neighbourhood
+from gapless.propagation import Edge, Holdings, LeafTable, Outcome, TableSender
+
+__all__ = ["Tables"]
+
+
+class _Around:
+    """The neighbourhood as propagation asks for it."""
+
+    def __init__(self, neighbourhood: Neighbourhood) -> None:
+        self._neighbourhood = neighbourhood
+
+    @property
+    def version(self) -> int:
+        return self._neighbourhood.version
+
+    def path_to(self, cell: CellId) -> tuple[CellId, ...] | None:
+        return self._neighbourhood.path(cell) if cell in self._neighbourhood else None
+
+
+class Tables:
+    """The tables of one broker: those it holds, its own leaf table, and what it tells others."""
+
+    def __init__(
+        self,
+        context: Context,
+        neighbourhood: Neighbourhood,
+        life_of: Callable[[BrokerId], int],
+        changed: Callable[[], None],
+    ) -> None:
+        parameters = context.parameters
+        self._context = context
+        self._neighbourhood = neighbourhood
+        self._life_of = life_of
+        self._changed = changed
+        identity = context.identity
+        self.holdings = Holdings(identity, parameters, _Around(neighbourhood))
+        self.leaf = LeafTable(
+            identity.shb,
+            identity.life,
+            budget=parameters.table_conjunctions_max,
+            merge=merge,
+            log_max=parameters.delta_log_max,
+            bytes_max=parameters.frame_bytes_max,
+        )
+        for cell in neighbourhood.neighbours:
+            self.holdings.add_cell(cell)
+        for peer in neighbourhood.peers:
+            self.holdings.add_leaf(ShbId(peer, identity.cell))
+        self._askers: dict[str, dict[BrokerId, None]] = {}
+        """By direction, or leaf, who holds a copy of this broker's table in the present session."""
+        self._leaf_due = False
+        self._flush_due = False
+
+    def begin(self) -> None:
+        """Say the new life, and take the own leaf as the first source."""
+        me = self._context.identity.broker
+        self._flush_leaf()
+        self._take_source(self.holdings.edges[str(self._context.identity.shb)], me)
+        self._context.after(us(s=self._context.parameters.park_after_s), self._tidy)
+
+    # --- the leaf ------------------------------------------------------------------------------
+
+    @property
+    def time(self) -> VirtualTime:
+        """The virtual time of what the leaf has said."""
+        return self.leaf.time
+
+    @property
+    def roots(self) -> frozenset[Conjunction]:
+        """What covers all that the leaf wants."""
+        return self.leaf.roots
+
+    def own(self, owner: int, conjunctions: Iterable[Conjunction]) -> VirtualTime:
+        """Let an owner want conjunctions; return its virtual start time (R16)."""
+        start = self.leaf.own(owner, conjunctions)
+        self._plan_leaf()
+        return start
+
+    def disown(self, owner: int) -> None:
+        """Let an owner want nothing more."""
+        self.leaf.disown(owner)
+        self._plan_leaf()
+
+    def _plan_leaf(self) -> None:
+        if not self._leaf_due and self.leaf.dirty:
+            self._leaf_due = True
+            batch = max(1, us(ms=self._context.parameters.change_batch_ms))
+            self._context.after(batch, self._flush_leaf)
+
+    def _flush_leaf(self) -> None:
+        self._leaf_due = False
+        delta = self.leaf.flush()
+        if delta is not None:
+            self._tell(str(self.leaf.shb), delta)
+
+    # --- sessions ------------------------------------------------------------------------------
+
+    def session_opened(self, peer: BrokerId, cell: CellId) -> None:
+        """Ask a peer for its table if it is the source of an edge (R20)."""
+        for asked in self._askers.values():
+            asked.pop(peer, None)
+        edge = self._edge_of(peer, cell)
+        if edge is not None and peer in self._wanted_sources(edge, cell):
+            self._take_source(edge, peer)
+
+    def session_closed(self, peer: BrokerId) -> None:
+        """Tables of a peer that cannot be reached are old (R21)."""
+        for asked in self._askers.values():
+            asked.pop(peer, None)
+        for edge in self.holdings.edges.values():
+            edge.lapse(peer, self._context.now)
+        self._plan_flush()
+
+    def _wanted_sources(self, edge: Edge, cell: CellId) -> tuple[BrokerId, ...]:
+        """Return who may be a source: of a leaf that broker, of a cell one broker that is there."""
+        if edge.leaf is not None:
+            return (edge.leaf.broker,)
+        current = [each for each in edge.sources() if self._neighbourhood.cell_of(each) == cell]
+        return tuple(current) or self._neighbourhood.brokers(cell)
+
+    def _edge_of(self, peer: BrokerId, cell: CellId) -> Edge | None:
+        if cell == self._context.identity.cell:
+            return self.holdings.edges.get(str(ShbId(peer, cell)))
+        return self.holdings.edges.get(cell)
+
+    def _take_source(self, edge: Edge, peer: BrokerId) -> None:
+        cell = self._neighbourhood.cell_of(peer)
+        assert cell is not None
+        want = edge.source(peer, cell, self._life_of(peer), self._direction(edge), self._context.now)
+        self._context.post(peer, want)
+
+    def _direction(self, edge: Edge) -> str:
+        """Return what to ask a source for: its leaf, or its table for this broker's direction."""
+        return self._context.identity.cell if edge.leaf is None else edge.name
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def received(self, peer: BrokerId, message: Any) -> bool:
+        """Take a message of propagation; False for others."""
+        if isinstance(message, TableFull | TableDelta):
+            self._take(peer, message)
+        elif isinstance(message, TableWant):
+            self._wanted(peer, message)
+        else:
+            return False
+        return True
+
+    def _sender(self, direction: str, peer: BrokerId) -> TableSender | None:
+        """Return the table that a peer asks for: the leaf's, or that of the peer's direction."""
+        if direction == str(self.leaf.shb):
+            return self.leaf.sender
+        cell = self._neighbourhood.cell_of(peer)
+        towards = None if cell is None else self._neighbourhood.direction(cell)
+        out = None if towards is None else self.holdings.out.get(towards)
+        return None if out is None else out.sender
+
+    def _wanted(self, peer: BrokerId, want: TableWant) -> None:
+        sender = self._sender(want.direction, peer)
+        if sender is None:
+            self._context.mark("table wanted that is not here")
+            return
+        self._askers.setdefault(sender.table.name.direction, {})[peer] = None
+        for message in sender.answer(want):
+            self._context.post(peer, message)
+
+    def _take(self, peer: BrokerId, message: TableFull | TableDelta) -> None:
+        cell = self._neighbourhood.cell_of(peer)
+        edge = None if cell is None else self._edge_of(peer, cell)
+        if edge is not None:
+            self._note(edge, peer, edge.receive(peer, message))
+
+    def _note(self, edge: Edge, peer: BrokerId, outcome: Outcome) -> None:
+        if outcome is Outcome.WANT:
+            self._take_source(edge, peer)
+        elif outcome is Outcome.APPLIED:
+            self.holdings.tidy(self._context.now)
+            self._plan_flush()
+            self._changed()
+
+    def states(self, peer: BrokerId) -> tuple[TableState, ...]:
+        """Return which tables are sent to a peer, for the heartbeat (R19)."""
+        found = []
+        for direction, asked in self._askers.items():
+            if peer in asked:
+                sender = self._sender(direction, peer)
+                if sender is not None:
+                    found.append(sender.state())
+        return tuple(found)
+
+    def heard(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
+        """Compare the copies of a peer's tables with what its heartbeat says."""
+        cell = self._neighbourhood.cell_of(peer)
+        edge = None if cell is None else self._edge_of(peer, cell)
+        if edge is None or peer not in edge.sources():
+            return
+        if not states:
+            self._take_source(edge, peer)  # the asking itself was lost
+        for state in states:
+            self._note(edge, peer, edge.told(peer, state))
+
+    # --- out-tables ----------------------------------------------------------------------------
+
+    def announced(
+        self, pubend: PubendId, version: int, advertisement: Filter, direction: CellId | None
+    ) -> None:
+        """A pubend lies in a direction, None at home."""
+        self.holdings.announce(pubend, version, advertisement, direction or "")
+        self._plan_flush()
+
+    def withdrawn(self, pubend: PubendId) -> None:
+        """A pubend is gone."""
+        self.holdings.withdraw(pubend)
+        self._plan_flush()
+
+    def _plan_flush(self) -> None:
+        if not self._flush_due:
+            self._flush_due = True
+            wait = max(1, us(ms=self._context.parameters.table_flush_ms))
+            self._context.after(wait, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        for direction, delta in self.holdings.flush():
+            self._tell(direction, delta)
+
+    def _tell(self, direction: str, delta: TableDelta) -> None:
+        for peer in self._askers.get(direction, ()):
+            self._context.post(peer, delta)
+
+    def _tidy(self) -> None:
+        self._context.after(us(s=self._context.parameters.park_after_s), self._tidy)
+        self.holdings.tidy(self._context.now)
+        self._plan_flush()

@@ -1,0 +1,148 @@
+"""The publishers of one pubend: who may publish, and which sequences are already there (R27, R28).
+
+Theory of operation. A publisher numbers its events, each above the one before. Opening it gives a
+session and fences older ones. A batch is published whole or refused whole, so every sequence has one
+of three fates:
+
+- it was *published*: a repetition is answered with the tick of its first copy;
+- it was *passed over*: a higher one was published without it. Within a session requests come in
+  order, and a client that reconnects sends what was not answered before what is new (R28). So a batch
+  that leaves sequences out says that the client has given them up, as after a refusal;
+- it is *new*: above all that were published.
+
+What is not above the last sequence and has no remembered tick was passed over or is too old to tell.
+It is refused, never acknowledged: a client that sends 9 before its unanswered 8 learns that 8 is not
+there (A21). The last sequence and the ticks are on disk in the transaction of the log row, so all this
+is the same after a crash.
+
+A publisher that was not used for long is forgotten. Then its past is unknown: what it repeats from
+before would be new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gapless.content.filter import Filter
+from gapless.content.values import Value
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.messages.records import PublisherRecord
+from gapless.messages.streams import Publication
+
+__all__ = ["Events", "PublishRefusedError", "Publishers", "last_logged", "refuse_unadvertised"]
+
+Events = tuple[tuple[dict[str, Value], bytes], ...]
+"""A batch as a client sends it: attributes and payload of each event."""
+
+
+class PublishRefusedError(Exception):
+    """A batch that cannot be published; nothing of it was."""
+
+
+def last_logged(publishers: Iterable[PublisherRecord]) -> Tick:
+    """Return the last tick in a pubend's log, or above it all if a ceiling covers it.
+
+    The last tick of every append is in the record of its publisher, in one transaction. A record
+    that is gone has left a ceiling not below its last tick.
+    """
+    return max((each.window[-1][1] for each in publishers if each.window), default=0)
+
+
+def refuse_unadvertised(advertised: Filter, events: Events) -> None:
+    """Refuse a batch with an event that the pubend's advertisement does not cover (A22)."""
+    for attributes, _ in events:
+        if not advertised.matches(attributes):
+            raise PublishRefusedError(
+                f"an event does not match the pubend's advertisement {advertised}"
+            )
+
+
+class Publishers:
+    """The publishers of a pubend, as they will be when all writes are through."""
+
+    def __init__(
+        self, pubend: PubendId, window: int, records: Iterable[PublisherRecord] = ()
+    ) -> None:
+        self._pubend = pubend
+        self._window = window
+        self._records = {each.publisher: each for each in records}
+
+    def __len__(self) -> int:
+        """Return how many are known."""
+        return len(self._records)
+
+    @property
+    def logged(self) -> tuple[Tick, int]:
+        """The last tick that was logged, and how many bytes were ever logged with it."""
+        records = self._records.values()
+        return last_logged(records), max((each.logged_bytes for each in records), default=0)
+
+    def open(self, publisher: str, clock: int, session: int | None = None) -> PublisherRecord:
+        """Begin a session of a publisher, by default the next number; older ones are over."""
+        held = self._records.get(publisher)
+        if held is None:
+            # it may have been known and forgotten: the clock is above the sessions of that time
+            record = PublisherRecord(
+                self._pubend, publisher, session or max(1, clock), 0, (), clock
+            )
+        else:
+            session = session or held.session + 1
+            record = msgspec.structs.replace(held, session=session, used=clock)
+        self._records[publisher] = record
+        return record
+
+    def get(self, publisher: str, session: int) -> PublisherRecord:
+        """Return a publisher whose newest session this is."""
+        held = self._records.get(publisher)
+        if held is None:
+            raise PublishRefusedError(f"publisher {publisher!r} is not open here; open it to go on")
+        if session != held.session:
+            raise PublishRefusedError(
+                f"publisher {publisher!r} was opened again elsewhere; open it to go on"
+            )
+        return held
+
+    def published(self, held: PublisherRecord, first: int, count: int) -> tuple[Tick, ...]:
+        """Return the ticks of those at the head of a batch that are already published."""
+        repeated = range(first, min(first + count - 1, held.last_sequence) + 1)
+        if not repeated:
+            return ()
+        known = dict(held.window)
+        for sequence in repeated:
+            if sequence not in known:
+                # telling a made-up tick would be a false position, telling ok a false promise
+                raise PublishRefusedError(self._fate(held, sequence))
+        return tuple(known[sequence] for sequence in repeated)
+
+    def append(
+        self, held: PublisherRecord, new: tuple[Publication, ...], clock: int, logged_bytes: int = 0
+    ) -> PublisherRecord:
+        """Note what is published now; return the record to write with it."""
+        window = held.window + tuple((each.sequence, each.tick) for each in new)
+        record = msgspec.structs.replace(
+            held,
+            last_sequence=new[-1].sequence,
+            window=window[max(0, len(window) - self._window) :],
+            used=clock,
+            logged_bytes=logged_bytes,
+        )
+        self._records[held.publisher] = record
+        return record
+
+    def forget_unused(self, since: int) -> list[PublisherRecord]:
+        """Take out and return those that were last used before a time."""
+        unused = [each for each in self._records.values() if each.used < since]
+        for each in unused:
+            del self._records[each.publisher]
+        return unused
+
+    def _fate(self, held: PublisherRecord, sequence: int) -> str:
+        last = held.last_sequence
+        if held.window and sequence > held.window[0][0]:
+            why = f"was passed over: {last} is published without it"
+        else:
+            why = "was passed over, or published too long ago for its tick to be remembered"
+        return f"sequence {sequence} {why}; go on after {last}"

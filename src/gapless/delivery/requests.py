@@ -1,0 +1,329 @@
+"""Requests to the broker of a pubend: hop by hop there, back along the recorded way (2.4 of the rules).
+
+A request has an id, an asker and a route. Every hop adds itself to the route and keeps nothing; the
+reply carries the way back, takes itself off at every hop, and is at the asker when nothing is left.
+So a hop that crashes loses what was under way and no more: the asker repeats its request, always
+under a new id, because the id picks the hop where there is a choice (section 17). The attempts of one
+errand have ids that follow each other modulo a small number, so that no two errands that take turns
+can each meet the same dead hop for ever.
+
+An answer to any attempt is as good as another: what is asked may be done twice, and what is read is
+a fact. Ids grow from life to life, so that an answer to an earlier life is not taken for one to this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+from gapless.core.ids import BrokerId, Join, PubendId, ShbId
+from gapless.core.machine import Context, Timer
+from gapless.core.parameters import us
+from gapless.core.ticks import Tick
+from gapless.messages.requests import Done, HoldId, Leave, Read, ReadReply, ReleaseHold
+
+__all__ = ["Errand", "Hosted", "Requests", "way_back"]
+
+_HOPS_MAX: Final = 128
+"""Brokers on the way of a request. Every hop is nearer to the pubend, so a way is as long as the tree
+is deep; a longer one goes astray."""
+
+_ATTEMPTS_KEPT: Final = 8
+"""Ids of one errand that are remembered. An answer to an older attempt is too late to be waited for."""
+
+_TURNS: Final = 12
+"""The attempts of an errand follow each other modulo this, so they try all of 2, 3, 4, 6 or 12 hops."""
+
+_IDS_PER_LIFE: Final = 1_000
+"""What the ids of two lives are apart, at least. Lives are microseconds unless the clock was set back;
+times this they still fit into 63 bits."""
+
+_Request: TypeAlias = Read | ReleaseHold | Leave
+_Reply: TypeAlias = ReadReply | Done
+
+
+class Hosted(Protocol):
+    """A pubend of this broker as requests see it. What cannot be answered is left unanswered."""
+
+    def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
+        """Answer with what matches, when the hold that the request names is on disk."""
+
+    def release_hold(self, hold: HoldId, then: Callable[[], None]) -> None:
+        """Let a hold go; call back when that is on disk."""
+
+    def leave(self, shb: ShbId, join: Join, then: Callable[[], None]) -> None:
+        """End a stay; call back when that is on disk."""
+
+
+def way_back(request: Read | ReleaseHold | Leave) -> tuple[BrokerId, ...]:
+    """Return the route of a reply: it goes to the last of these first, and ends at the asker."""
+    return (request.asker, *request.route)
+
+
+class Errand:
+    """One request of this broker, under way until it is answered or cancelled."""
+
+    def __init__(
+        self,
+        requests: Requests,
+        number: int,
+        pubend: PubendId,
+        made: Callable[[int], _Request],
+        finish: Callable[[Any], None],
+    ) -> None:
+        self._requests = requests
+        self.number = number
+        self.pubend = pubend
+        self.made = made
+        """Returns the request with an id."""
+        self.finish = finish
+        self.ids: list[int] = []
+        """Of the attempts that may still be answered, the oldest first."""
+        self.turn = number
+        """Modulo ``_TURNS`` what the id of the next attempt is."""
+        self.is_read = False
+        self.is_sent = False
+        """Whether the last attempt went to somebody."""
+        self.pause_us = 0
+        self.timer: Timer | None = None
+
+    def cancel(self) -> None:
+        """Let it be; it is not called back. What was sent may still be done."""
+        self._requests.end(self)
+
+
+class Requests:
+    """The requests of this broker, and those that pass through it or end here.
+
+    ``next_hop`` says whom to ask for a pubend, given the id of the request; None if there is no way
+    now.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        hosted: Callable[[PubendId], Hosted | None],
+        next_hop: Callable[[PubendId, int], BrokerId | None],
+    ) -> None:
+        self._context = context
+        self._hosted = hosted
+        self._next_hop = next_hop
+        self._me = context.identity.broker
+        self._last_id = context.identity.life * _IDS_PER_LIFE
+        self._count = 0
+        self._active: dict[int, Errand] = {}
+        """By number, so in the order of asking."""
+        self._queue: dict[int, Errand] = {}
+        self._by_id: dict[int, Errand] = {}
+        self._reading = 0
+
+    # --- what this broker asks ---------------------------------------------------------------
+
+    def read(
+        self,
+        pubend: PubendId,
+        filter_text: str,
+        low: Tick,
+        high: Tick,
+        *,
+        hold: HoldId | None,
+        then: Callable[[ReadReply], None],
+        hold_tick: Tick | None = None,
+    ) -> Errand:
+        """Read the log of a pubend (R48); the answer may end below ``high``.
+
+        A hold is put, or raised, to ``hold_tick``, which is just below ``low`` unless it is given
+        (R49). Above ``reads_per_shb_max`` under way a read waits for its turn.
+        """
+        bytes_max = self._context.parameters.read_chunk_bytes
+        above = max(0, low - 1) if hold_tick is None else hold_tick
+
+        def made(number: int) -> Read:
+            return Read(
+                pubend, number, self._me, (), filter_text, low, high, hold, bytes_max, above
+            )
+
+        errand = self._errand(pubend, made, then)
+        errand.is_read = True
+        self._queue[errand.number] = errand
+        self._start_reads()
+        return errand
+
+    def release_hold(self, pubend: PubendId, hold: HoldId, then: Callable[[], None]) -> Errand:
+        """Let a hold go (R49); reads that name it are to be cancelled before."""
+
+        def made(number: int) -> ReleaseHold:
+            return ReleaseHold(pubend, number, self._me, (), hold)
+
+        errand = self._errand(pubend, made, lambda _: then())
+        self._start(errand)
+        return errand
+
+    def leave(self, pubend: PubendId, shb: ShbId, join: Join, then: Callable[[], None]) -> Errand:
+        """End a stay of a subscriber host with a pubend (R43, R55)."""
+
+        def made(number: int) -> Leave:
+            return Leave(pubend, number, self._me, (), shb, join)
+
+        errand = self._errand(pubend, made, lambda _: then())
+        self._start(errand)
+        return errand
+
+    def session_opened(self) -> None:
+        """Somebody can be asked who could not before: send what had no way, wait less for the rest."""
+        for errand in list(self._active.values()):
+            first = self._first_pause_us
+            errand.pause_us = first
+            assert errand.timer is not None
+            if not errand.is_sent:
+                errand.timer.cancel()
+                self._attempt(errand)
+            elif errand.timer.at > self._context.now + first:
+                errand.timer.cancel()
+                self._wait(errand)
+
+    def statistics(self) -> dict[str, int]:
+        """Return how many errands are under way, and how many reads wait for their turn."""
+        return {"active": len(self._active), "queued": len(self._queue), "ids": len(self._by_id)}
+
+    # --- what comes in -----------------------------------------------------------------------
+
+    def received(self, peer: BrokerId, message: Any) -> bool:
+        """Take a message of a session; False if it is no request and no reply."""
+        del peer  # the route says where it came from
+        if isinstance(message, Read | ReleaseHold | Leave):
+            self._take_request(message)
+        elif isinstance(message, ReadReply | Done):
+            self._take_reply(message)
+        else:
+            return False
+        return True
+
+    def _take_request(self, request: _Request) -> None:
+        way = way_back(request)
+        if self._me in way or len(way) > _HOPS_MAX:
+            self._context.mark("request in a circle")
+            return
+        hosted = self._hosted(request.pubend)
+        if hosted is not None:
+            self._serve(hosted, request, lambda reply: self._context.post(way[-1], reply))
+            return
+        hop = self._next_hop(request.pubend, request.request)
+        if hop is None:
+            self._context.mark("request without a way")
+        elif hop in way:
+            self._context.mark("request in a circle")
+        else:
+            route = (*request.route, self._me)
+            self._context.post(hop, msgspec.structs.replace(request, route=route))
+
+    def _take_reply(self, reply: _Reply) -> None:
+        if not reply.route or reply.route[-1] != self._me:
+            self._context.mark("reply astray")
+            return
+        rest = reply.route[:-1]
+        if rest:
+            self._context.post(rest[-1], msgspec.structs.replace(reply, route=rest))
+        else:
+            self._answered(reply)
+
+    def _serve(self, hosted: Hosted, request: _Request, answer: Callable[[_Reply], None]) -> None:
+        """Let a pubend of this broker do what is asked, and answer."""
+        done = Done(request.pubend, request.request, way_back(request))
+        if isinstance(request, Leave):
+            hosted.leave(request.shb, request.join, lambda: answer(done))
+        elif isinstance(request, ReleaseHold):
+            hosted.release_hold(request.hold, lambda: answer(done))
+        else:
+            hosted.read(request, answer)
+
+    # --- errands -----------------------------------------------------------------------------
+
+    @property
+    def _first_pause_us(self) -> int:
+        return us(ms=self._context.parameters.attach_timeout_ms)
+
+    def _errand(
+        self, pubend: PubendId, made: Callable[[int], _Request], finish: Callable[[Any], None]
+    ) -> Errand:
+        self._count += 1
+        return Errand(self, self._count, pubend, made, finish)
+
+    def _start_reads(self) -> None:
+        """Start reads that wait, first come first served, as far as there is room."""
+        while self._queue and self._reading < self._context.parameters.reads_per_shb_max:
+            self._reading += 1
+            self._start(self._queue.pop(next(iter(self._queue))))
+
+    def _start(self, errand: Errand) -> None:
+        self._active[errand.number] = errand
+        errand.pause_us = self._first_pause_us
+        self._attempt(errand)
+
+    def _attempt(self, errand: Errand) -> None:
+        """Ask, under a new id, and wait for a while."""
+        request = errand.made(self._new_id(errand))
+        if self._hosted(errand.pubend) is not None:
+            self._remember(errand, request.request)
+            # a little later, so that nobody is called back before he knows what he asked
+            self._context.after(1, lambda: self._serve_own(errand, request))
+            errand.is_sent = True
+        else:
+            hop = self._next_hop(errand.pubend, request.request)
+            errand.is_sent = hop is not None
+            if hop is not None:
+                self._remember(errand, request.request)
+                self._context.post(hop, request)
+        self._wait(errand)
+
+    def _wait(self, errand: Errand) -> None:
+        errand.timer = self._context.after(errand.pause_us, lambda: self._retry(errand))
+
+    def _retry(self, errand: Errand) -> None:
+        self._context.mark("request repeated")
+        longest = us(ms=self._context.parameters.retry_max_ms)
+        errand.pause_us = max(errand.pause_us, min(2 * errand.pause_us, longest))
+        self._attempt(errand)
+
+    def _serve_own(self, errand: Errand, request: _Request) -> None:
+        hosted = self._hosted(errand.pubend)
+        if hosted is not None and request.request in self._by_id:
+            self._serve(hosted, request, self._answered)
+
+    def _answered(self, reply: _Reply) -> None:
+        errand = self._by_id.get(reply.request)
+        if errand is None:
+            self._context.mark("answer to nobody")
+        elif reply.pubend != errand.pubend or isinstance(reply, ReadReply) != errand.is_read:
+            self._context.mark("answer to another question")
+        else:
+            self.end(errand)
+            errand.finish(reply)
+
+    def end(self, errand: Errand) -> None:
+        """Forget an errand; a read that waits may take its place."""
+        self._queue.pop(errand.number, None)
+        if self._active.pop(errand.number, None) is None:
+            return
+        assert errand.timer is not None
+        errand.timer.cancel()
+        for each in errand.ids:
+            del self._by_id[each]
+        if errand.is_read:
+            self._reading -= 1
+            self._start_reads()
+
+    def _new_id(self, errand: Errand) -> int:
+        """Return an id above all before, one further than the errand's last modulo ``_TURNS``."""
+        self._last_id += 1
+        self._last_id += (errand.turn - self._last_id) % _TURNS
+        errand.turn += 1
+        return self._last_id
+
+    def _remember(self, errand: Errand, request: int) -> None:
+        errand.ids.append(request)
+        self._by_id[request] = errand
+        if len(errand.ids) > _ATTEMPTS_KEPT:
+            del self._by_id[errand.ids.pop(0)]

@@ -1,0 +1,197 @@
+"""What a router sends to its receivers: filtered or whole, now or by the timer (R25, R35, R36).
+
+A publication is matched once for all receivers: the match gives the tables that want it, and a
+receiver's test is a mask. What was found to hold nothing for a receiver is not matched again when it
+is told, however late that is.
+
+Silence waits here until the step's other messages to that peer go out, or the step ends: so the
+silence of many pubends is one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gapless.core.ids import BrokerId, PubendId
+from gapless.core.machine import Context
+from gapless.core.ticks import Tick
+from gapless.delivery.attachments import Attachment, Routed, Routing
+from gapless.delivery.knowledge import filtered, joined
+from gapless.delivery.regimes import RegimeTeller, Vector
+from gapless.messages.streams import AttachKind, Frame, Piece, Publication, Silence
+
+__all__ = ["Masks", "Sender"]
+
+
+class Masks:
+    """Which tables want which publications of one pubend; each publication is matched once."""
+
+    __slots__ = ("_found", "_routing")
+
+    def __init__(self, routing: Routing) -> None:
+        self._routing = routing
+        self._found: dict[Tick, int] = {}
+
+    def of(self, publication: Publication) -> int:
+        """Return the tables that want a publication, a bit each."""
+        mask = self._found.get(publication.tick)
+        if mask is None:
+            mask = self._found[publication.tick] = self._routing.matching_tables(publication)
+        return mask
+
+
+class Sender:
+    """Sends pieces to attachments."""
+
+    def __init__(self, context: Context, routing: Routing, teller: RegimeTeller) -> None:
+        self._context = context
+        self._routing = routing
+        self._teller = teller
+        self._silences: dict[BrokerId, list[tuple[PubendId, int, Piece, bool]]] = {}
+
+    # --- guaranteed --------------------------------------------------------------------------
+
+    def spread(
+        self, routed: Routed, piece: Piece, news: list[Piece], *, first: bool, opens: bool
+    ) -> None:
+        """Pass on what a piece brought: to those who asked, and to all if it is new (R35, R36)."""
+        masks = Masks(self._routing)
+        whole = len(news) == 1 and news[0] is piece
+        for attachment in routed.attachments.values():
+            if attachment.waiting:
+                continue
+            for new in news:
+                attachment.doubt_from(new.low)
+                self.answer(routed, attachment, new.low, new.high, masks)
+            if not first or piece.high <= attachment.sent:
+                continue
+            if opens or attachment.eager or self._is_wanted(routed, attachment, piece, masks):
+                self.send_through(routed, attachment, piece.high, masks)
+            elif whole and piece.low <= max(attachment.sent, attachment.silent) + 1:
+                attachment.silent = piece.high
+        self.flush()
+
+    def send_through(
+        self, routed: Routed, attachment: Attachment, high: Tick, masks: Masks
+    ) -> None:
+        """Send everything known above what was sent, up to a tick; what is Q stays a gap."""
+        known = routed.stream.known(attachment.sent + 1, high)
+        attachment.sent = max(attachment.sent, high)
+        passed = [
+            self._filtered(routed, attachment, piece, masks, attachment.silent) for piece in known
+        ]
+        self._send(routed, attachment, passed, first=True)
+
+    def answer(
+        self, routed: Routed, attachment: Attachment, low: Tick, high: Tick, masks: Masks
+    ) -> None:
+        """Send what a receiver is curious about and this router knows (R36)."""
+        if not attachment.curious.wants(low, high):
+            return
+        for known in routed.stream.known(low, high):
+            for part_low, part_high in attachment.curious.take(known.low, known.high):
+                pieces = routed.stream.known(part_low, part_high)
+                passed = [self._filtered(routed, attachment, piece, masks, 0) for piece in pieces]
+                self._send(routed, attachment, passed, first=False)
+
+    def tell_silence(self, all_routed: Iterable[Routed]) -> None:
+        """Tell every receiver what was withheld, all pubends of a peer in one message (R35)."""
+        for routed in all_routed:
+            masks = Masks(self._routing)
+            for attachment in routed.attachments.values():
+                if not attachment.waiting and attachment.sent < routed.stream.top:
+                    self.send_through(routed, attachment, routed.stream.top, masks)
+        self.flush()
+
+    def flush(self) -> None:
+        """Post the silences that wait for the end of a step."""
+        silences, self._silences = self._silences, {}
+        for peer, waiting in silences.items():
+            self._context.post(peer, Silence(tuple(waiting)))
+
+    def _send(
+        self, routed: Routed, attachment: Attachment, pieces: list[Piece], *, first: bool
+    ) -> None:
+        peer = attachment.peer
+        for piece in joined(pieces, self._context.parameters.frame_events_max):
+            self._teller.tell(peer, routed.pubend, piece.regime, routed.regimes)
+            if not piece.publications:
+                waiting = self._silences.setdefault(peer, [])
+                waiting.append((routed.pubend, attachment.number, piece, first))
+                continue
+            if peer in self._silences:
+                # what lies before an event is told before it
+                self._context.post(peer, Silence(tuple(self._silences.pop(peer))))
+            self._context.post(peer, Frame(routed.pubend, attachment.number, piece, first))
+
+    # --- best effort -------------------------------------------------------------------------
+
+    def relay(self, routed: Routed, piece: Piece) -> bool:
+        """Pass on events of best effort, in order and once; nothing of them is kept (R33).
+
+        The regime of the piece is the life of the pubend's broker. What is not above the last tick
+        of that life came twice, by an old feeder and a new one; an older life is over. Of events
+        that do not pass nothing is told. Returns whether there was anything new.
+        """
+        life, last = routed.passed
+        if piece.regime > life:
+            last = 0
+        new = tuple(each for each in piece.publications if each.tick > last)
+        if piece.regime < life or not new:
+            return False
+        piece = Piece(new[0].tick, new[-1].tick, piece.regime, piece.control_version, new)
+        routed.passed = (piece.regime, piece.high)
+        routed.stream.raise_top(piece.high)
+        masks = Masks(self._routing)
+        for attachment in routed.attachments.values():
+            if attachment.waiting:
+                continue
+            attachment.sent = max(attachment.sent, piece.high)
+            passed = self._filtered(routed, attachment, piece, masks, 0, best_effort=True)
+            if passed.publications:
+                frame = Frame(routed.pubend, attachment.number, passed, first=True)
+                self._context.post(attachment.peer, frame)
+        return True
+
+    # --- filtering (R25) ---------------------------------------------------------------------
+
+    def _filtered(
+        self,
+        routed: Routed,
+        attachment: Attachment,
+        piece: Piece,
+        masks: Masks,
+        silent: Tick,
+        *,
+        best_effort: bool = False,
+    ) -> Piece:
+        """Return a piece as a receiver is sent it; up to ``silent`` nothing in it is for it."""
+        if not piece.publications:
+            return piece
+        tables = self._tables(routed, attachment, piece, best_effort=best_effort)
+        if tables is None and silent < piece.publications[0].tick:
+            return piece
+
+        def passes(publication: Publication) -> bool:
+            if publication.tick <= silent:
+                return False
+            return tables is None or bool(masks.of(publication) & tables)
+
+        return filtered(piece, passes)
+
+    def _is_wanted(
+        self, routed: Routed, attachment: Attachment, piece: Piece, masks: Masks
+    ) -> bool:
+        """Say whether a receiver is sent any publication of a piece."""
+        if not piece.publications:
+            return False
+        tables = self._tables(routed, attachment, piece)
+        return tables is None or any(masks.of(each) & tables for each in piece.publications)
+
+    def _tables(
+        self, routed: Routed, attachment: Attachment, piece: Piece, *, best_effort: bool = False
+    ) -> int | None:
+        if attachment.receiver.kind is AttachKind.HOME:
+            return None
+        vector = Vector(piece.low, 0, {}) if best_effort else routed.regimes.get(piece.regime)
+        return self._routing.tables_for(routed.pubend, piece, vector, attachment.receiver)

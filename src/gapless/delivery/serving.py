@@ -1,0 +1,207 @@
+"""A pubend answers requests: reads of its log, holds on it, and the end of a stay (R48, R49, R55).
+
+What a read may claim. An answer tells the ticks from ``low`` to ``done``: those up to ``released`` are
+gone, all others are exact for the filter, D or F. Gone is never said as silence (A14), so pieces begin
+above ``released``, as it is when the answer is made: the log may be released while rows are fetched,
+and rows that were trimmed look like silence to who does not ask again. It is enough to ask then: a
+row is trimmed only after the pubend knows that it is released.
+
+A hold is on disk before the answer (R49): from then on the asker trusts that the log waits for it. A
+copy of a Read may come after its hold was released, and would bring back what nobody releases again;
+so released holds are remembered for a while. Their names are never used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from gapless.content.filter import Filter
+from gapless.core.errors import FilterError
+from gapless.core.ids import Join, ShbId
+from gapless.core.machine import Context
+from gapless.core.parameters import us
+from gapless.core.ticks import Tick
+from gapless.delivery.knowledge import content_bytes, cut, filtered
+from gapless.delivery.pubend import Pubend
+from gapless.delivery.requests import way_back
+from gapless.messages.records import Erase, HoldRecord, Store
+from gapless.messages.requests import HoldId, Read, ReadReply
+from gapless.messages.streams import Piece
+
+__all__ = ["Serving"]
+
+_FILTERS_KEPT: Final = 256
+"""Filters that are kept parsed. A catch-up repeats its text with every chunk; beyond, it is parsed
+again."""
+
+_READS_MAX: Final = 1_024
+"""Reads of one pubend under way at once. Each may bring a chunk of the log into memory; who is turned
+away asks again."""
+
+_RELEASED_KEPT: Final = 4_096
+"""Holds that are remembered as released. A copy comes late by seconds; in these not more end."""
+
+_PIECES_MAX: Final = 1_000
+"""Pieces of one answer. Silence has no bytes, but a piece for every regime that began in it."""
+
+_BELOW_ALL: Final = -1
+"""Below every tick that a hold can be at."""
+
+
+class Serving:
+    """What requests see of one pubend of this broker."""
+
+    def __init__(self, context: Context, pubend: Pubend) -> None:
+        self._context = context
+        self._pubend = pubend
+        self._filters: dict[str, Filter] = {}
+        """By their texts, the last used last."""
+        self._reading = 0
+        self._released_holds: dict[HoldId, int] = {}
+        """When each was released, the oldest first."""
+
+    # --- holds and stays ---------------------------------------------------------------------
+
+    def release_hold(self, hold: HoldId, then: Callable[[], None]) -> None:
+        """Let a hold go; call back when that is on disk (R49)."""
+        self._pubend.membership.drop_hold(hold)
+        self._forget_released()
+        self._released_holds.pop(hold, None)
+        self._released_holds[hold] = self._context.now
+        # also if it is not known: one that has expired may still be on disk
+        key = HoldRecord(self._pubend.record.pubend, hold, 0, 0).key
+        self._context.write((Erase(key),), then)
+
+    def _forget_released(self) -> None:
+        oldest = self._context.now - us(s=self._context.parameters.left_memory_s)
+        while self._released_holds:
+            hold = next(iter(self._released_holds))
+            if len(self._released_holds) < _RELEASED_KEPT and self._released_holds[hold] >= oldest:
+                break
+            del self._released_holds[hold]
+
+    def leave(self, shb: ShbId, join: Join, then: Callable[[], None]) -> None:
+        """End a stay; call back when that is on disk (R55)."""
+        if self._pubend.membership.leave(shb, join, self._context.now):
+            self._pubend.leave(shb, then)
+        else:
+            # the first copy of the request may still wait for the disk: the answer waits behind it
+            self._context.write((), then)
+
+    def _hold(self, hold: HoldId, tick: Tick, then: Callable[[], None]) -> None:
+        """Keep the log above a tick; go on when that is on disk (R49)."""
+        membership, now = self._pubend.membership, self._context.now
+        before = membership.hold(hold, _BELOW_ALL, now).tick
+        record = membership.hold(hold, max(0, tick), now)
+        # where nothing changes, the write that put it there may still be under way
+        self._context.write((Store(record),) if record.tick > before else (), then)
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
+        """Answer with what matches, lowest first, as far as the limits go (R48).
+
+        Nothing is answered if not even the lowest tick can be read; the pubend's ``damage`` says why.
+        """
+        self._forget_released()
+        wanted = self._filter(request.filter)
+        if wanted is None:
+            self._context.mark("read with a bad filter")
+            return
+        if self._reading >= _READS_MAX:
+            self._context.mark("read turned away")
+            return
+        if request.hold in self._released_holds:
+            self._context.mark("read after its hold was released")
+            return
+        self._reading += 1
+        if request.hold is None:
+            self._look(request, wanted, then)
+        else:
+            self._hold(request.hold, request.hold_tick, lambda: self._look(request, wanted, then))
+
+    def _look(self, request: Read, wanted: Filter, then: Callable[[ReadReply], None]) -> None:
+        pubend = self._pubend
+        is_empty = max(request.low, pubend.record.released + 1) > min(request.high, pubend.top)
+
+        def found(pieces: list[Piece], done: Tick) -> None:
+            self._reading -= 1
+            reply = self._reply(request, wanted, pieces, max(done, request.low - 1))
+            if reply.done >= request.low or is_empty:
+                then(reply)
+            else:
+                self._context.mark("read without an answer")
+
+        pubend.pieces_between(request.low, request.high, found)
+
+    def _reply(self, request: Read, wanted: Filter, pieces: list[Piece], done: Tick) -> ReadReply:
+        """Return the answer: exact up to ``done``, unless the limits end it before."""
+        released = self._pubend.record.released
+        exact = [
+            filtered(piece, lambda publication: wanted.matches(publication.attributes))
+            for piece in self._above(pieces, released)
+        ]
+        told = _bounded(exact, max(0, request.bytes_max))
+        if told and told[-1].high < exact[-1].high:
+            done = told[-1].high
+        done = min(done, request.high)
+        if released >= request.low:
+            done = max(done, released)
+        return ReadReply(
+            request.pubend,
+            request.request,
+            way_back(request),
+            tuple(told),
+            done,
+            self._pubend.top,
+            released,
+        )
+
+    def _above(self, pieces: list[Piece], released: Tick) -> list[Piece]:
+        """Return what lies above the released ticks, which may have grown since rows were asked for."""
+        kept = [piece for piece in pieces if piece.high > released]
+        if kept and kept[0].low <= released:
+            self._context.mark("released while rows were fetched")
+            # its lowest tick has lost its regime, the others have not
+            regime = self._pubend.regime_of(released + 1)
+            rest = cut(kept[0], released + 1, kept[0].high)
+            kept[0] = msgspec.structs.replace(rest, regime=regime)
+        return kept
+
+    def _filter(self, text: str) -> Filter | None:
+        """Return a filter from its text, None if it is none."""
+        known = self._filters.pop(text, None)
+        if known is None:
+            try:
+                known = Filter(text)
+            except FilterError:
+                return None
+            if len(self._filters) >= _FILTERS_KEPT:
+                del self._filters[next(iter(self._filters))]
+        self._filters[text] = known
+        return known
+
+
+def _bounded(pieces: list[Piece], bytes_max: int) -> list[Piece]:
+    """Return as many pieces as the limits allow, the last one cut.
+
+    They end before the first publication that comes after too many bytes; so there is at least one
+    publication, if any, and the silence behind the last one is told as far as it goes.
+    """
+    taken: list[Piece] = []
+    size = 0
+    for piece in pieces[:_PIECES_MAX]:
+        whole = size + content_bytes(piece)
+        if whole > bytes_max:
+            for publication in piece.publications:
+                if size > bytes_max:
+                    if publication.tick > piece.low:
+                        taken.append(cut(piece, piece.low, publication.tick - 1))
+                    return taken
+                size += content_bytes(Piece(0, 0, 0, 0, (publication,)))
+        size = whole
+        taken.append(piece)
+    return taken

@@ -1,0 +1,37 @@
+"""Subscribers: the end of the streams, where each subscription gets its own (GD 2.3; R42 to R52).
+
+Theory of operation
+-------------------
+A broker that hosts subscribers has one **subend** (:mod:`.subend`) per pubend for all of them: the
+doubt horizon moves over the stream once, whoever is there. A **subscription** (:mod:`.subscription`)
+has a **strand** (:mod:`.strand`) on every pubend whose events could match; a strand is live behind
+the horizon, or reads the log on its way there, or waits for its start or its client. Filters are
+**segments** (:mod:`.segments`): a change of filter lets one end and the next govern, at one tick of
+each stream.
+
+The **host** (:mod:`.host`) joins pubends and matches publications; :mod:`.calls` takes what clients
+ask; :mod:`.reporting` tells pubends up to where their logs are needed; :mod:`.restoring` brings
+durable subscriptions back from disk; :mod:`.loose` is the end of a best-effort stream.
+
+Whatever is missing of the past, for whatever reason (a client that comes back, a late start, a slow
+reader, a filter that no table knew), comes by one primitive: a read of the log with the filter.
+
+Invariants
+----------
+- A strand passes over each tick of its stream once, in order, under the filter that governs it: by
+  the subend where that is covered, else by a read exact for that filter (I7, I8).
+- Where a durable strand begins, and where a filter ends on it, is on disk before its client is told
+  anything beyond (I13). So after a crash it goes on with the same segments.
+- What a report gives up, no strand needs, except under a hold (I9).
+- Buffers are bounded: who does not keep up reads the log, or is disconnected (P7).
+
+Papers: the subend's safety and liveness (GD 2.3), one stream per host for all subscribers (GD 4.1);
+delivery start points (VT 4.1.8).
+"""
+
+from gapless.delivery.subscribers.calls import Calls
+from gapless.delivery.subscribers.host import Leaf, SubscriberHost
+from gapless.delivery.subscribers.reporting import Reporting
+from gapless.delivery.subscribers.restoring import restore
+
+__all__ = ["Calls", "Leaf", "Reporting", "SubscriberHost", "restore"]

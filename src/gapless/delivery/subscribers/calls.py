@@ -1,0 +1,300 @@
+"""What subscribers ask of their host: to subscribe, resume, seek, acknowledge, end (R46, R50).
+
+A durable subscription belongs to its name. Whoever subscribes under that name takes it over: the
+connection before it, which may be dead without anybody knowing, gets nothing more. Whatever comes
+late from it is refused or ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gapless.content.filter import Filter
+from gapless.core.errors import FilterError
+from gapless.core.parameters import us
+from gapless.delivery.subscribers.host import SubscriberHost
+from gapless.delivery.subscribers.strand import State
+from gapless.delivery.subscribers.subscription import Answer, Subscription
+from gapless.messages.clients import (
+    Ack,
+    Begin,
+    BeginKind,
+    Credit,
+    Order,
+    Refused,
+    Seek,
+    SetFilter,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Unsubscribed,
+)
+from gapless.messages.records import Erase, SubscriptionRecord
+
+__all__ = ["Calls"]
+
+_NAME_MAX = 256
+"""Characters in a subscription's name; it is part of keys on several disks."""
+
+
+class Calls:
+    """The calls of all clients of a subscriber host."""
+
+    def __init__(self, host: SubscriberHost) -> None:
+        self._host = host
+        self._context = host.context
+        self._by_client: dict[str, dict[str, Subscription]] = {}
+        self._handlers: dict[type, Callable[[str, Any], None]] = {
+            Subscribe: self._subscribe,
+            SetFilter: self._set_filter,
+            Seek: self._seek,
+            Ack: self._ack,
+            Credit: self._credit,
+            Unsubscribe: self._unsubscribe,
+        }
+
+    def asked(self, client: str, request: Any) -> bool:
+        """Take a request of a client; False if it is not one of a subscriber."""
+        handler = self._handlers.get(type(request))
+        if handler is not None:
+            handler(client, request)
+        return handler is not None
+
+    def _refuse(self, client: str, request: int, reason: str) -> None:
+        self._context.tell(client, Refused(request, reason))
+
+    def _filter(self, client: str, request: int, text: str) -> Filter | None:
+        """Return the filter of a text, or refuse the request and say why."""
+        try:
+            return Filter(text)
+        except FilterError as error:
+            self._refuse(client, request, str(error))
+            return None
+
+    def _owned(self, client: str, name: str) -> Subscription | None:
+        """Return a subscription if the client is the one that has it now."""
+        return self._by_client.get(client, {}).get(name)
+
+    # --- subscribing ---------------------------------------------------------------------------
+
+    def _subscribe(self, client: str, call: Subscribe) -> None:
+        reason = self._fault_of(call)
+        if reason is not None:
+            self._refuse(client, call.request, reason)
+            return
+        found = self._host.subscriptions.get(call.subscription)
+        if found is not None and found.durable:
+            self.disconnect(found)
+            self._connect(found, client, call)
+            return
+        wanted = self._filter(client, call.request, call.filter)
+        if wanted is None:
+            return
+        if found is not None:
+            self._end(found)
+        self._begin(client, call, wanted)
+
+    def _fault_of(self, call: Subscribe) -> str | None:
+        found = self._host.subscriptions.get(call.subscription)
+        if not 0 < len(call.subscription) <= _NAME_MAX:
+            return f"a subscription's name has 1 to {_NAME_MAX} characters"
+        if call.credit < 0:
+            return f"credit cannot be negative ({call.credit})"
+        if found is not None and found.durable != call.durable:
+            kind = "durable" if found.durable else "not durable"
+            return f"there is a subscription {call.subscription!r} that is {kind}; end it first"
+        return None
+
+    def _begin(self, client: str, call: Subscribe, wanted: Filter) -> None:
+        """Make a subscription; a durable one counts from when it is on disk (R46)."""
+        host = self._host
+        made = Subscription(
+            host,
+            call.subscription,
+            durable=call.durable,
+            order=call.order,
+            begin=call.begin,
+            expiry_s=call.expiry_s,
+        )
+        made.used = self._context.clock
+        host.subscriptions[made.name] = made
+        host.own(host.make_segment(made, wanted))
+        self._connect(made, client, call)
+        if made.durable:
+            host.save(made, lambda: self._is_stored(made))
+        else:
+            host.look_at_all(made)
+
+    def _is_stored(self, subscription: Subscription) -> None:
+        if not subscription.ended:
+            self._host.look_at_all(subscription)
+            self._host.touch(subscription)
+
+    def _connect(self, subscription: Subscription, client: str, call: Subscribe) -> None:
+        """Give a subscription to a client and go on from where that is (R50)."""
+        host = self._host
+        subscription.client = client
+        subscription.credit = call.credit
+        self._by_client.setdefault(client, {})[subscription.name] = subscription
+        if subscription.linger is not None:
+            subscription.linger.cancel()
+            subscription.linger = None
+        host.own(subscription.newest)
+        wait = us(ms=self._context.parameters.attach_timeout_ms)
+        timer = self._context.after(wait, subscription.give_answer)
+        subscription.answer = Answer(call.request, timer)
+        self._resume_strands(subscription, call.begin)
+        host.touch(subscription)
+
+    def _resume_strands(self, subscription: Subscription, begin: Begin) -> None:
+        position = dict(begin.position) if begin.kind is BeginKind.POSITION else {}
+        total = subscription.order is Order.TOTAL
+        subscription.merged = max(position.values(), default=0) if total else 0
+        for pubend, strand in subscription.strands.items():
+            strand.told_base = False
+            own = position.get(pubend)
+            if strand.state is not State.WAITING:
+                # a client that was never told of a strand gets it above what it has merged
+                strand.resume(subscription.merged if own is None and total else own)
+            elif own is not None:
+                strand.begin_in_past(own)
+            else:
+                strand.become(State.WAITING)
+            strand.subend.review_eager()
+
+    # --- going ---------------------------------------------------------------------------------
+
+    def client_down(self, client: str) -> None:
+        """A client is gone."""
+        for subscription in [*self._by_client.get(client, {}).values()]:
+            self.disconnect(subscription)
+        self._by_client.pop(client, None)
+
+    def disconnect(self, subscription: Subscription) -> None:
+        """Part a subscription from its client; one that is not durable ends (R50)."""
+        client = subscription.client
+        if client is None:
+            return
+        self._by_client.get(client, {}).pop(subscription.name, None)
+        if not subscription.durable:
+            self._end(subscription)
+            return
+        subscription.forget_client()
+        subscription.used = self._context.clock
+        for strand in subscription.strands.values():
+            strand.leave()
+            strand.subend.review_eager()
+        subscription.review_segments()
+        subscription.dirty = True
+        self.linger(subscription)
+
+    def linger(self, subscription: Subscription) -> None:
+        """Keep the filter of an absent client in the tables for a while (R17)."""
+
+        def gone() -> None:
+            subscription.linger = None
+            if subscription.client is None and not subscription.ended:
+                self._host.disown(subscription.newest)
+
+        delay = us(s=self._context.parameters.linger_s)
+        subscription.linger = self._context.after(delay, gone)
+
+    def _unsubscribe(self, client: str, call: Unsubscribe) -> None:
+        found = self._host.subscriptions.get(call.subscription)
+        changes: tuple[Erase, ...] = ()
+        if found is not None:
+            self._end(found)
+            if found.durable:
+                changes = (Erase(SubscriptionRecord.key_of(found.name)),)
+        # also if there is none: it may have been ended by a call whose answer was lost
+        self._context.write(
+            changes, lambda: self._context.tell(client, Unsubscribed(call.request))
+        )
+
+    def expire(self) -> None:
+        """End durable subscriptions whose clients have not come back in time."""
+        for subscription in [*self._host.subscriptions.values()]:
+            away = self._context.clock - subscription.used
+            if subscription.client is None and away > us(s=subscription.expiry_s):
+                self._context.mark("durable subscription expired")
+                self._end(subscription)
+                self._context.write(
+                    (Erase(SubscriptionRecord.key_of(subscription.name)),), _nothing
+                )
+
+    def _end(self, subscription: Subscription) -> None:
+        host = self._host
+        if subscription.client is not None:
+            self._by_client.get(subscription.client, {}).pop(subscription.name, None)
+        subscription.forget_client()
+        subscription.ended = True
+        if subscription.linger is not None:
+            subscription.linger.cancel()
+        for strand in [*subscription.strands.values()]:
+            host.drop_strand(strand)
+            strand.subend.review_eager()
+        for segment in subscription.segments:
+            host.disown(segment)
+        del host.subscriptions[subscription.name]
+
+    # --- while it lasts ------------------------------------------------------------------------
+
+    def _credit(self, client: str, call: Credit) -> None:
+        found = self._owned(client, call.subscription)
+        if found is not None and call.events > 0:
+            found.credit += call.events
+            self._host.touch(found)
+
+    def _ack(self, client: str, call: Ack) -> None:
+        found = self._owned(client, call.subscription)
+        if found is None or not found.durable:
+            return
+        for pubend, tick in call.position:
+            strand = found.strands.get(pubend)
+            if strand is not None:
+                strand.acknowledge(tick)
+        found.dirty = True
+
+    def _seek(self, client: str, call: Seek) -> None:
+        found = self._owned(client, call.subscription)
+        if found is None:
+            self._refuse(client, call.request, _not_yours(call.subscription))
+            return
+        found.merged = 0
+        wanted = dict(call.begin.position)
+        position = []
+        for pubend, strand in found.strands.items():
+            match call.begin.kind:
+                case BeginKind.LATEST:
+                    tick = max(strand.subend.horizon or 0, strand.frontier)
+                case BeginKind.POSITION if pubend in wanted:
+                    tick = wanted[pubend]
+                case BeginKind.POSITION:
+                    continue
+                case BeginKind.EARLIEST:
+                    tick = 0
+                case BeginKind.TIME:
+                    tick = max(0, call.begin.clock - 1)
+            if strand.base is not None:
+                strand.seek(tick)
+                position.append((pubend, tick))
+        self._context.tell(client, Subscribed(call.request, tuple(position)))
+        self._host.touch(found)
+
+    def _set_filter(self, client: str, call: SetFilter) -> None:
+        found = self._host.subscriptions.get(call.subscription)
+        if found is None or found.client not in {client, None}:
+            self._refuse(client, call.request, _not_yours(call.subscription))
+            return
+        wanted = self._filter(client, call.request, call.filter)
+        if wanted is not None:
+            found.ask_for_change(client, call, wanted)
+
+
+def _not_yours(name: str) -> str:
+    return f"this connection has no subscription {name!r}; subscribe first"
+
+
+def _nothing() -> None:
+    """Nothing depends on this write."""

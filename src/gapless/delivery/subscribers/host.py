@@ -1,0 +1,410 @@
+"""The subscriber host: all subends and subscriptions of a broker, and what joins them (R42 to R50).
+
+It knows which pubends there are and which subscriptions could match something of each. A pubend
+that somebody needs is *joined*: the join is on disk, then its subend is fed and reported (R43). One
+that nobody has needed for a while is left, and its broker may forget this host.
+
+One index over all filters finds who wants a publication; which filter of a subscription governs a
+tick is asked of the strand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Protocol
+
+from gapless.content import Conjunction
+from gapless.content.filter import Filter
+from gapless.content.matching import MatchIndex
+from gapless.core.ids import BrokerId, Join, PubendId, VirtualTime
+from gapless.core.machine import Context, Dismiss
+from gapless.core.parameters import us
+from gapless.delivery.feed import Candidate
+from gapless.delivery.istream import Account
+from gapless.delivery.requests import Requests
+from gapless.delivery.subscribers.loose import LooseEnd
+from gapless.delivery.subscribers.segments import Segment
+from gapless.delivery.subscribers.strand import State, Strand
+from gapless.delivery.subscribers.subend import Subend
+from gapless.delivery.subscribers.subscription import Subscription
+from gapless.messages.clients import BeginKind
+from gapless.messages.records import Erase, JoinRecord, Store
+from gapless.messages.requests import HoldId
+from gapless.messages.streams import Publication
+
+__all__ = ["Leaf", "SubscriberHost"]
+
+_ROOTS_READ_MAX = 64
+"""Conjunctions of a filter that stands for all subscriptions; beyond, everything is read."""
+
+
+class Leaf(Protocol):
+    """The table that says what this host wants."""
+
+    @property
+    def time(self) -> VirtualTime:
+        """The virtual time of what was said last."""
+
+    @property
+    def roots(self) -> frozenset[Conjunction]:
+        """The conjunctions that cover all others."""
+
+    def own(self, owner: int, conjunctions: Iterable[Conjunction]) -> VirtualTime:
+        """Let an owner want conjunctions; return its virtual start time."""
+
+    def disown(self, owner: int) -> None:
+        """Let an owner want nothing more."""
+
+
+class _Offer:
+    """A pubend that is announced."""
+
+    __slots__ = ("advertisement", "best_effort")
+
+    def __init__(self, advertisement: Filter, *, best_effort: bool) -> None:
+        self.advertisement = advertisement
+        self.best_effort = best_effort
+
+
+class SubscriberHost:
+    """A broker in its role as host of subscribers."""
+
+    def __init__(
+        self,
+        context: Context,
+        leaf: Leaf,
+        requests: Requests,
+        candidates: Callable[[PubendId], list[Candidate]],
+        joins: Iterable[JoinRecord] = (),
+    ) -> None:
+        self.context = context
+        self.requests = requests
+        self.leaf = leaf
+        self.subscriptions: dict[str, Subscription] = {}
+        self.subends: dict[PubendId, Subend] = {}
+        self.loose: dict[PubendId, LooseEnd] = {}
+        self.report: Callable[[Subend], None] = _no_report
+        """Reports a pubend now."""
+        self._candidates = candidates
+        self._account = Account()
+        self._joins: dict[PubendId, Join] = {each.pubend: each.join for each in joins}
+        self._unneeded: dict[PubendId, int] = {}
+        """Since when nobody needs a pubend that is joined."""
+        self._leaving: dict[PubendId, Join] = {}
+        self._offers: dict[PubendId, _Offer] = {}
+        self._meets: dict[tuple[PubendId, int], bool] = {}
+        self._index = MatchIndex()
+        self._segments: dict[int, Segment] = {}
+        self._count = 0
+        self._join_count = 0
+        self._touched: dict[str, Subscription] = {}
+        self._slow: dict[str, None] = {}
+        context.after(self._review_us, self._review)
+
+    @property
+    def _review_us(self) -> int:
+        return max(1, us(s=self.context.parameters.linger_s) // 4)
+
+    # --- filters -------------------------------------------------------------------------------
+
+    def make_segment(self, subscription: Subscription, wanted: Filter) -> Segment:
+        """Return a new segment of a subscription; nobody is told of it yet."""
+        self._count += 1
+        segment = Segment(subscription, self._count, wanted)
+        subscription.segments.append(segment)
+        return segment
+
+    def own(self, segment: Segment) -> None:
+        """Put a segment into the table and the index (R16)."""
+        if segment.start is None:
+            segment.start = self.leaf.own(segment.number, segment.filter.conjunctions)
+            self._index.add(segment.number, segment.filter)
+            self._segments[segment.number] = segment
+            if segment.owed_from is None:
+                segment.owed_from = segment.start
+
+    def disown(self, segment: Segment) -> None:
+        """Take a segment out of the table and the index (R17)."""
+        if segment.start is not None:
+            segment.start = None
+            self.leaf.disown(segment.number)
+            self._index.remove(segment.number)
+            del self._segments[segment.number]
+
+    def meets(self, pubend: PubendId, segment: Segment) -> bool:
+        """Say whether a segment may match something of a pubend."""
+        key = (pubend, segment.number)
+        found = self._meets.get(key)
+        if found is None:
+            offer = self._offers.get(pubend)
+            # of a pubend that is not announced (yet) nothing is known
+            found = offer is None or offer.advertisement.intersects(segment.filter)
+            if offer is not None:
+                self._meets[key] = found
+        return found
+
+    def everything_wanted(self) -> str:
+        """Return the text of a filter that covers all that this host wants now."""
+        roots = self.leaf.roots
+        return str(Filter.of(roots)) if len(roots) <= _ROOTS_READ_MAX else "TRUE"
+
+    # --- pubends -------------------------------------------------------------------------------
+
+    def announced(self, pubend: PubendId, advertisement: Filter, *, best_effort: bool) -> None:
+        """A pubend exists, or its advertisement became wider."""
+        self._offers[pubend] = _Offer(advertisement, best_effort=best_effort)
+        self._meets = {key: met for key, met in self._meets.items() if key[0] != pubend}
+        for subscription in self.subscriptions.values():
+            if subscription.stored:
+                self.look_at(subscription, pubend)
+        subend = self.subends.get(pubend)
+        if subend is not None:
+            subend.hasten()
+
+    def look_at_all(self, subscription: Subscription) -> None:
+        """Let a subscription have a strand on every pubend that it could match."""
+        for pubend in sorted(self._offers):
+            self.look_at(subscription, pubend)
+
+    def look_at(self, subscription: Subscription, pubend: PubendId) -> None:
+        """Let a subscription have a strand on a pubend if it could match something of it."""
+        met = any(self.meets(pubend, segment) for segment in subscription.segments)
+        if self._offers[pubend].best_effort:
+            if met and pubend not in self.loose:
+                self.loose[pubend] = LooseEnd(
+                    self.context, pubend, self, partial(self._candidates, pubend)
+                )
+            return
+        strand = subscription.strands.get(pubend)
+        if strand is None and met:
+            self._begin_strand(subscription, pubend)
+        elif strand is not None and not met and strand.state is State.WAITING:
+            self.drop_strand(strand)
+
+    def _begin_strand(self, subscription: Subscription, pubend: PubendId) -> None:
+        strand = Strand(subscription, self.subend(pubend), subscription.newest)
+        subscription.strands[pubend] = strand
+        begin = subscription.begin
+        position = dict(begin.position)
+        if begin.kind is BeginKind.POSITION and pubend in position:
+            strand.begin_in_past(position[pubend])
+        elif begin.kind is BeginKind.EARLIEST:
+            strand.begin_in_past(None)
+        elif begin.kind is BeginKind.TIME:
+            strand.begin_in_past(max(0, begin.clock - 1))
+        else:
+            strand.become(State.WAITING)
+        self.touch(subscription)
+
+    def drop_strand(self, strand: Strand) -> None:
+        """A subscription looks at a pubend no more."""
+        strand.stop_reading()
+        strand.subend.forget(strand)
+        subscription = strand.subscription
+        if subscription.strands.get(strand.pubend) is strand:
+            del subscription.strands[strand.pubend]
+        if strand.hold is not None:
+            self.release_hold(strand)
+
+    def subend(self, pubend: PubendId) -> Subend:
+        """Return the subend of a pubend, joined if it is the first that needs it (R43)."""
+        found = self.subends.get(pubend)
+        if found is None:
+            join = self._joins.get(pubend)
+            is_new = join is None or self._leaving.get(pubend) == join
+            if join is None or is_new:
+                self._join_count += 1
+                join = self._joins[pubend] = Join(self.context.identity.life, self._join_count)
+            self._count += 1
+            found = self.subends[pubend] = Subend(
+                self.context,
+                pubend,
+                join,
+                self._count,
+                self,
+                self.requests,
+                self._account,
+                partial(self._candidates, pubend),
+            )
+            if is_new:
+                self.context.write((Store(JoinRecord(pubend, join)),), found.open)
+            else:
+                found.open()
+        self._unneeded.pop(pubend, None)
+        return found
+
+    def _review(self) -> None:
+        """Leave pubends that nobody has needed for a while (R43)."""
+        self.context.after(self._review_us, self._review)
+        now = self.context.now
+        for pubend in [*self._joins]:
+            subend = self.subends.get(pubend)
+            if (subend is not None and subend.strands) or pubend in self._leaving:
+                self._unneeded.pop(pubend, None)
+            elif now - self._unneeded.setdefault(pubend, now) >= us(
+                s=self.context.parameters.linger_s
+            ):
+                self._leave(pubend)
+        for pubend, loose in [*self.loose.items()]:
+            if not self._wants_loose(pubend):
+                loose.close()
+                del self.loose[pubend]
+
+    def _leave(self, pubend: PubendId) -> None:
+        join = self._leaving[pubend] = self._joins[pubend]
+        del self._unneeded[pubend]
+        subend = self.subends.pop(pubend, None)
+        if subend is not None:
+            subend.close()
+
+        def left() -> None:
+            if self._leaving.get(pubend) == join:
+                del self._leaving[pubend]
+            if self._joins.get(pubend) == join:
+                del self._joins[pubend]
+                self.context.write((Erase(JoinRecord(pubend, join).key),), _nothing)
+
+        self.requests.leave(pubend, self.context.identity.shb, join, left)
+
+    def _wants_loose(self, pubend: PubendId) -> bool:
+        return pubend in self._offers and any(
+            self.meets(pubend, subscription.newest) for subscription in self.subscriptions.values()
+        )
+
+    # --- what the streams bring ------------------------------------------------------------------
+
+    def hand_over(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
+        """Give publications, in tick order, to the strands that are live."""
+        matched = self._index.match_batch([each.attributes for each in publications])
+        for publication, numbers in zip(publications, matched, strict=True):
+            for number in sorted(numbers):
+                segment = self._segments[number]
+                strand = segment.subscription.strands.get(pubend)
+                if strand is not None and strand.is_live:
+                    strand.take(segment, publication)
+
+    def hand_over_loose(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
+        """Give publications without guarantee to whoever has room for them (R33)."""
+        for publication in publications:
+            for number in sorted(self._index.match(publication.attributes)):
+                subscription = self._segments[number].subscription
+                if subscription.client is None or subscription.newest.number != number:
+                    continue
+                if len(subscription.best_effort) >= self.context.parameters.prefetch_max:
+                    self.context.mark("best effort dropped")
+                    continue
+                subscription.best_effort.append((pubend, publication))
+                self.touch(subscription)
+
+    def fed(self, subend: Subend) -> None:
+        """A feeder was found: it hears at once that this host wants the pubend (R43)."""
+        self.report(subend)
+        for strand in subend.strands.values():
+            self.touch(strand.subscription)
+
+    def advanced(self, subend: Subend) -> None:
+        """The horizon of a stream has moved: whoever waits for that goes on."""
+        for strand in subend.attentive():
+            self.touch(strand.subscription)
+
+    # --- the end of a step -------------------------------------------------------------------------
+
+    def touch(self, subscription: Subscription) -> None:
+        """Look at a subscription when the step ends."""
+        self._touched[subscription.name] = subscription
+
+    def dismiss_later(self, subscription: Subscription) -> None:
+        """Let a client go that does not keep up, when the step ends."""
+        if subscription.client is not None:
+            self._slow[subscription.client] = None
+
+    def flush(self, disconnect: Callable[[str], Any]) -> None:
+        """Send what the step brought; let slow clients go."""
+        for client in self._slow:
+            limit = self.context.parameters.prefetch_max
+            reason = f"more than {limit} events wait for this client: read faster, or be durable"
+            self.context.effects.append(Dismiss(client, reason))
+            disconnect(client)
+        self._slow = {}
+        while self._touched:
+            touched, self._touched = self._touched, {}
+            for subscription in touched.values():
+                if not subscription.ended:
+                    subscription.drain()
+                    subscription.review_answer()
+                    subscription.review_change()
+
+    # --- the disk ----------------------------------------------------------------------------------
+
+    def save(self, subscription: Subscription, then: Callable[[], None]) -> None:
+        """Put a durable subscription on disk and go on."""
+        acked = {pubend: strand.acked for pubend, strand in subscription.strands.items()}
+
+        def saved() -> None:
+            subscription.stored = True
+            for pubend, tick in acked.items():
+                strand = subscription.strands.get(pubend)
+                if strand is not None:
+                    strand.acked_stored = max(strand.acked_stored, tick)
+            then()
+
+        self.context.write((Store(subscription.record()),), saved)
+
+    def strand_began(self, strand: Strand) -> None:
+        """A strand has begun: on disk, where that matters, before its client is told."""
+        self._guard(strand, strand.position)
+
+    def strand_switched(self, strand: Strand, end: int) -> None:
+        """A filter has ended on a strand."""
+        self._guard(strand, end)
+
+    def _guard(self, strand: Strand, tick: int) -> None:
+        subscription = strand.subscription
+        if subscription.durable:
+            strand.raise_barrier(tick)
+
+            def durable() -> None:
+                strand.lower_barrier()
+                self.touch(subscription)
+
+            self.save(subscription, durable)
+        self.touch(subscription)
+
+    # --- holds ---------------------------------------------------------------------------------------
+
+    def make_hold(self, strand: Strand) -> None:
+        """Give a strand a hold of its own on the pubend's log (R49)."""
+        if strand.hold is not None:
+            self.release_hold(strand)
+        self._count += 1
+        name = f"{strand.subscription.name}/{self.context.identity.life}.{self._count}"
+        strand.hold = HoldId(self.context.identity.shb, name)
+        strand.hold_kept = False
+
+    def release_hold(self, strand: Strand) -> None:
+        """Let a hold go; what the strand still needs is kept by reports from here on."""
+        assert strand.hold is not None
+        hold, strand.hold = strand.hold, None
+        strand.hold_kept = False
+        self.requests.release_hold(strand.pubend, hold, _nothing)
+
+    # --- sessions ------------------------------------------------------------------------------------
+
+    def session_opened(self) -> None:
+        """Somebody can be asked for a feed who could not before."""
+        for end in (*self.subends.values(), *self.loose.values()):
+            end.hasten()
+
+    def session_closed(self, peer: BrokerId) -> None:
+        """A broker cannot be reached any more."""
+        for end in (*self.subends.values(), *self.loose.values()):
+            end.session_closed(peer)
+
+
+def _nothing() -> None:
+    """Nothing depends on this."""
+
+
+def _no_report(subend: Subend) -> None:
+    """Nobody reports yet."""

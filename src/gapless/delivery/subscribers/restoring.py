@@ -1,0 +1,66 @@
+"""Durable subscriptions as they come back from disk after a crash (R50)."""
+
+from __future__ import annotations
+
+from gapless.content.filter import Filter
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.delivery.subscribers.host import SubscriberHost
+from gapless.delivery.subscribers.segments import Segment
+from gapless.delivery.subscribers.strand import State, Strand
+from gapless.delivery.subscribers.subscription import Subscription
+from gapless.messages.records import SegmentRecord, SubscriptionRecord
+from gapless.messages.requests import HoldId
+
+__all__ = ["restore"]
+
+
+def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
+    """Bring a durable subscription back, without a client."""
+    made = Subscription(
+        host,
+        record.subscription,
+        durable=True,
+        order=record.order,
+        begin=record.begin,
+        expiry_s=record.expiry_s,
+    )
+    made.stored = True
+    made.used = record.used
+    host.subscriptions[made.name] = made
+    stored: list[tuple[Segment, SegmentRecord]] = []
+    for each in record.segments:
+        segment = host.make_segment(made, Filter(each.filter))
+        segment.owed_from = each.time
+        stored.append((segment, each))
+    host.own(made.newest)
+    acked, holds = dict(record.acked), dict(record.holds)
+    for pubend, base in record.base:
+        strand = _strand(made, pubend, base, stored)
+        strand.position = strand.acked = strand.acked_stored = acked.get(pubend, base)
+        if pubend in holds:
+            strand.hold = HoldId(host.context.identity.shb, holds[pubend])
+        strand.become(State.AWAY)
+    return made
+
+
+def _strand(
+    subscription: Subscription,
+    pubend: PubendId,
+    base: Tick,
+    stored: list[tuple[Segment, SegmentRecord]],
+) -> Strand:
+    """Return a strand with its course: which filters have ended on it, and which still governs."""
+    host = subscription.host
+    strand = Strand(subscription, host.subend(pubend), subscription.newest)
+    subscription.strands[pubend] = strand
+    strand.base = base
+    for segment, record in stored[:-1]:
+        end = dict(record.ends).get(pubend)
+        if end is None:
+            # the crash came before the next filter took over; it does when the client is back
+            strand.segment, strand.next = segment, subscription.newest
+        elif end > 0:
+            strand.course.append((segment, end))
+            strand.switched_at = end
+    return strand

@@ -1,0 +1,432 @@
+"""A subend: one stream of one pubend for all subscribers of a host (GD 2.3, 4.1; R42 to R45).
+
+Theory of operation
+-------------------
+Pieces come from a feed, in any order, and wait in an input stream. Those that follow the doubt
+horizon are handed over one by one. A piece says by its regime up to which virtual time this host is
+served in its ticks:
+
+- a strand that waits starts at the piece's first tick if its virtual start time is reached (VT
+  4.1.8), and a filter that waits to take over does so there;
+- if a strand that is live is *not* reached (this host was parked, or is listed at less), what the
+  piece calls silence may hide events for it. The piece is not covered: its range is read from the
+  log instead, exact for everything this host wants;
+- then its publications go to the strands that are live, and the horizon moves to its end.
+
+What is missing above the horizon is asked for: after a while, again, lowest first (GD 3.2). What the
+log no longer has is told as a gap. The horizon never falls and passes over each tick once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from gapless.core.ids import Join, PubendId, VirtualTime
+from gapless.core.machine import Context, Timer
+from gapless.core.parameters import us
+from gapless.core.ticks import Tick
+from gapless.delivery.curiosity import Curiosity
+from gapless.delivery.feed import Candidate, Feed
+from gapless.delivery.horizon import DoubtHorizon
+from gapless.delivery.istream import Account, Stream
+from gapless.delivery.knowledge import cut
+from gapless.delivery.regimes import Regimes
+from gapless.delivery.requests import Errand, Requests
+from gapless.delivery.subscribers.strand import State, Strand
+from gapless.messages.requests import ReadReply
+from gapless.messages.streams import (
+    AckExpected,
+    Advance,
+    Attached,
+    AttachKind,
+    Nack,
+    Piece,
+    Publication,
+    Regime,
+    RegimeWant,
+    Released,
+    Unfed,
+)
+
+__all__ = ["Subend", "SubendOwner"]
+
+
+class SubendOwner(Protocol):
+    """The host of which a subend is a part."""
+
+    def hand_over(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
+        """Give publications, in tick order, to the strands that are live."""
+
+    def fed(self, subend: Subend) -> None:
+        """A feeder was found."""
+
+    def advanced(self, subend: Subend) -> None:
+        """The horizon has moved."""
+
+    def everything_wanted(self) -> str:
+        """Return the text of a filter that covers all that this host wants now."""
+
+
+class Subend:
+    """One guaranteed stream at a subscriber host."""
+
+    def __init__(
+        self,
+        context: Context,
+        pubend: PubendId,
+        join: Join,
+        number: int,
+        owner: SubendOwner,
+        requests: Requests,
+        account: Account,
+        candidates: Callable[[], list[Candidate]],
+    ) -> None:
+        self.pubend = pubend
+        self.join = join
+        self.number = number
+        """Names it among the subends of its host."""
+        self.strands: dict[str, Strand] = {}
+        """By subscription, whatever their state."""
+        self.reported: Tick | None = None
+        """The greatest tick that this host has reported in this life."""
+        self.served: VirtualTime | None = None
+        """Up to which virtual time this host is served at the horizon."""
+        self._context = context
+        self._shb = context.identity.shb
+        self._owner = owner
+        self._requests = requests
+        self._candidates = candidates
+        self._stream = Stream(pubend, account)
+        self._regimes = Regimes()
+        self._horizon: DoubtHorizon | None = None
+        self._curiosity = Curiosity(context.parameters)
+        self._feed: Feed | None = None
+        self._due: Timer | None = None
+        self._wanted_regime: tuple[int, int] | None = None
+        """A regime that was asked for, and when to ask again."""
+        self._waiting: dict[str, Strand] = {}
+        self._live: dict[str, Strand] = {}
+        self._attentive: dict[str, Strand] = {}
+        self._reading: Errand | None = None
+        self._turn = 0
+        """Counts changes of who is live: an answer to an older question may lack somebody."""
+
+    # --- what others ask -----------------------------------------------------------------------
+
+    @property
+    def horizon(self) -> Tick | None:
+        """The doubt horizon; None until the stream has a base."""
+        return None if self._horizon is None else self._horizon.tick
+
+    @property
+    def feeder(self) -> str | None:
+        """Who feeds the stream now."""
+        return None if self._feed is None else self._feed.feeder
+
+    def open(self) -> None:
+        """Begin to be fed; the join is on disk."""
+        if self._feed is None:
+            self._feed = Feed(
+                self._context,
+                self.pubend,
+                AttachKind.LEAF,
+                str(self._shb),
+                self,
+                self._candidates,
+                eager=any(strand.total for strand in self.strands.values()),
+            )
+
+    def close(self) -> None:
+        """End for good."""
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
+        self._stop_reading()
+        self._stream.forget_all()
+        if self._due is not None:
+            self._due.cancel()
+
+    def hasten(self) -> None:
+        """Somebody can be asked for a feed who could not before."""
+        if self._feed is not None:
+            self._feed.session_opened()
+
+    def session_closed(self, peer: str) -> None:
+        """A broker cannot be reached any more."""
+        if self._feed is not None:
+            self._feed.session_closed(peer)
+
+    def register(self, strand: Strand) -> None:
+        """Note the state of a strand, old or new."""
+        name = strand.subscription.name
+        if name not in self.strands:
+            self.strands[name] = strand
+            self.review_eager()
+        if strand.state is State.WAITING:
+            self._waiting[name] = strand
+        else:
+            self._waiting.pop(name, None)
+        if strand.is_live != (name in self._live):
+            self._turn += 1
+            if strand.is_live:
+                self._live[name] = strand
+            else:
+                del self._live[name]
+        if strand.total or strand.state in {State.CATCHING, State.JOINING}:
+            self._attentive[name] = strand
+        else:
+            self._attentive.pop(name, None)
+
+    def forget(self, strand: Strand) -> None:
+        """A subscription has ended."""
+        name = strand.subscription.name
+        if self.strands.get(name) is strand:
+            del self.strands[name]
+            self._waiting.pop(name, None)
+            self._attentive.pop(name, None)
+            if self._live.pop(name, None) is not None:
+                self._turn += 1
+            self.review_eager()
+
+    def attentive(self) -> Iterable[Strand]:
+        """Return the strands that wait for the horizon to move."""
+        return self._attentive.values()
+
+    def review_eager(self) -> None:
+        """Have silence come at once if somebody waits in total order."""
+        if self._feed is not None:
+            self._feed.set_eager(any(strand.total for strand in self.strands.values()))
+
+    # --- the feed ------------------------------------------------------------------------------
+
+    def take_attached(self, peer: str, message: Attached) -> None:
+        """A router feeds this host."""
+        if self._feed is not None:
+            self._feed.attached(peer, message)
+
+    def take_unfed(self, peer: str, message: Unfed) -> None:
+        """A router cannot feed this host."""
+        if self._feed is not None:
+            self._feed.unfed(peer, message)
+
+    def fed(self, at: Tick) -> None:
+        """A feeder was found; where the first one begins, the stream begins (R42)."""
+        if self._horizon is None:
+            self._horizon = DoubtHorizon(at)
+        self._stream.raise_top(at)
+        self._look_for_gaps()
+        self._curiosity.restart(self._context.now)
+        self._wanted_regime = None
+        self._ask()
+        self._owner.fed(self)
+        self.advance()
+        self._owner.advanced(self)
+
+    def fed_up_to(self, at: Tick) -> None:
+        """Everything up to a tick was sent; what is not here was lost."""
+        if at > self._stream.top:
+            self._stream.raise_top(at)
+            self._look_for_gaps()
+            self._plan()
+
+    def unfed(self) -> None:
+        """There is no feeder; what is missing waits for the next one."""
+
+    # --- knowledge -----------------------------------------------------------------------------
+
+    def receive(self, piece: Piece) -> None:
+        """Take a piece in and hand over what can be."""
+        if self._feed is None:
+            return
+        horizon, top = self.horizon, self._stream.top
+        if piece.high > top:
+            self._feed.note_progress()
+        if horizon is None or piece.high <= horizon:
+            return
+        if piece.low <= horizon:
+            piece = cut(piece, horizon + 1, piece.high)
+        self._stream.accumulate(piece)
+        self._curiosity.answered(piece.low, piece.high, self._context.now)
+        self.advance()
+        self._bound()
+        if len(self._curiosity) or self.horizon != self._stream.top:
+            self._look_for_gaps()
+            self._plan()
+
+    def _bound(self) -> None:
+        """Forget what is farthest from the horizon if too much waits (R38)."""
+        while len(self._stream) and (
+            self._stream.account.bytes > self._context.parameters.cache_bytes
+        ):
+            self._context.mark("subend forgot")
+            self._stream.forget_highest()
+
+    def regime(self, message: Regime) -> None:
+        """Learn a regime that a piece may wait for."""
+        if self._regimes.learn(message):
+            self.advance()
+
+    def advance(self) -> None:
+        """Hand over all pieces that follow the horizon (R44)."""
+        if self._horizon is None or self._reading is not None:
+            return
+        before = self._horizon.tick
+        for piece in self._horizon.next_pieces(self._stream):
+            vector = self._regimes.get(piece.regime)
+            if vector is None:
+                self._want_regime(piece.regime)
+                break
+            entry = vector.entries.get(self._shb)
+            time = None if entry is None else entry.time
+            if not self._covered(time):
+                self._read_uncovered(piece)
+                break
+            self._start_strands(piece.low, time)
+            self._pass_over(piece, time)
+        if self._horizon.tick > before:
+            self._stream.forget_up_to(self._horizon.tick)
+            self._regimes.forget(self._stream.regimes(), self._context.parameters.regimes_kept)
+            self._owner.advanced(self)
+
+    def _covered(self, time: VirtualTime | None) -> bool:
+        return all(strand.segment.reached_by(time) for strand in self._live.values())
+
+    def _start_strands(self, low: Tick, time: VirtualTime | None) -> None:
+        if time is None:
+            return
+        for strand in [*self._waiting.values()]:
+            strand.offer_start(low, time)
+        for strand in [*self._live.values()]:
+            strand.offer_switch(low, time)
+
+    def _pass_over(self, piece: Piece, time: VirtualTime | None) -> None:
+        assert self._horizon is not None
+        self.served = time
+        if piece.publications and self._live:
+            self._owner.hand_over(self.pubend, piece.publications)
+        self._horizon.pass_over(piece)
+
+    # --- what is not covered ---------------------------------------------------------------------
+
+    def _read_uncovered(self, piece: Piece) -> None:
+        """Read a range whose silence was not made for all who are live (R44)."""
+        self._context.mark("piece not covered")
+        turn = self._turn
+
+        def read(reply: ReadReply) -> None:
+            self._reading = None
+            if turn == self._turn:
+                self._take_read(reply, piece.high)
+            self.advance()
+
+        self._reading = self._requests.read(
+            self.pubend, self._owner.everything_wanted(), piece.low, piece.high, hold=None, then=read
+        )
+
+    def _take_read(self, reply: ReadReply, high: Tick) -> None:
+        """Hand over what was read; it stands for the pieces of that range."""
+        assert self._horizon is not None
+        before = self._horizon.tick
+        self._lose(reply.released)
+        for piece in reply.pieces:
+            if piece.low > high or piece.high <= self._horizon.tick:
+                continue
+            part = cut(piece, self._horizon.tick + 1, high)
+            vector = self._regimes.get(part.regime)
+            entry = None if vector is None else vector.entries.get(self._shb)
+            self._pass_over(part, None if entry is None else entry.time)
+        if self._horizon.tick > before:
+            self._stream.forget_up_to(self._horizon.tick)
+            self._owner.advanced(self)
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    # --- what is gone ----------------------------------------------------------------------------
+
+    def released(self, message: Released) -> None:
+        """The log no longer has what was asked for: a gap, never silence (R45)."""
+        if self._horizon is not None and message.up_to > self._horizon.tick:
+            self._lose(message.up_to)
+            self.advance()
+            self._owner.advanced(self)
+
+    def _lose(self, up_to: Tick) -> None:
+        assert self._horizon is not None
+        low = self._horizon.tick + 1
+        if up_to < low:
+            return
+        self._context.mark("gap at a subend")
+        for strand in [*self._live.values()]:
+            strand.lose(low, up_to)
+        self._horizon.skip_to(up_to)
+        self._stream.raise_top(up_to)
+        self._stream.forget_up_to(up_to)
+        self._stop_reading()
+
+    # --- curiosity -------------------------------------------------------------------------------
+
+    def ack_expected(self, message: AckExpected) -> None:
+        """An acknowledgement is overdue: look for gaps at once; under pressure let go (R57, R58)."""
+        if self._horizon is None:
+            return
+        if message.pressure:
+            for strand in self.strands.values():
+                strand.give_up(message.tick)
+        if message.tick > self._stream.top:
+            self._stream.raise_top(message.tick)
+        self._look_for_gaps()
+        self._curiosity.hasten(message.tick, self._context.now)
+        self._ask()
+
+    def ask_to_advance(self, tick: Tick) -> None:
+        """Somebody waits in total order for silence up to a tick (R51)."""
+        if self.feeder is not None:
+            self._context.post(self.feeder, Advance(self.pubend, tick))
+
+    def _look_for_gaps(self) -> None:
+        if self._horizon is not None:
+            doubts = self._horizon.doubts(self._stream, self._stream.top)
+            self._curiosity.observe(doubts, self._context.now)
+
+    def _ask(self) -> None:
+        """Ask the feeder for what is due, and plan the next time."""
+        if self.feeder is None:
+            return
+        ranges = self._curiosity.due(self._context.now)
+        if ranges:
+            self._context.post(self.feeder, Nack(self.pubend, tuple(ranges)))
+        if self._wanted_regime is not None and self._wanted_regime[1] <= self._context.now:
+            self._want_regime(self._wanted_regime[0])
+        self._plan()
+
+    def _want_regime(self, number: int) -> None:
+        wanted = self._wanted_regime
+        if wanted is not None and wanted[0] == number and wanted[1] > self._context.now:
+            return
+        again = self._context.now + 2 * us(ms=self._context.parameters.nrt_min_ms)
+        self._wanted_regime = (number, again)
+        if self.feeder is not None:
+            self._context.post(self.feeder, RegimeWant(self.pubend, number))
+        self._plan()
+
+    def _plan(self) -> None:
+        """Set the timer to when something is to be asked; a new feeder is asked at once."""
+        if self.feeder is None:
+            return
+        due = self._curiosity.next_due()
+        if self._wanted_regime is not None:
+            if self._regimes.knows(self._wanted_regime[0]):
+                self._wanted_regime = None
+            elif due is None or self._wanted_regime[1] < due:
+                due = self._wanted_regime[1]
+        if self._due is not None:
+            if self._due.action is not None and self._due.at == due:
+                return
+            self._due.cancel()
+            self._due = None
+        if due is not None:
+            self._due = self._context.after(max(1, due - self._context.now), self._ask)
