@@ -149,7 +149,7 @@ def test_an_answer_to_a_nack_goes_only_to_those_who_asked() -> None:
 def test_released_ticks_are_answered_as_released_never_as_silence() -> None:
     # R37, A14
     line = fed()
-    line.nodes["p"].router.set_released(STOCKS, 15)
+    line.nodes["p"].router.set_released(STOCKS, 15, [])
     line.say("r", Nack(STOCKS, (TickRange(5, 18),)))
     line.run(ms=20)
     assert Released(STOCKS, 15) in line.heard["r"]

@@ -133,7 +133,10 @@ class Pubends:
 
     def released(self, pubend: PubendId, up_to: Tick) -> None:
         """Let the router know what the log no longer has."""
-        self._broker.router.set_released(pubend, up_to)
+        hosted = self.hosted[pubend]
+        assert isinstance(hosted, Pubend)
+        regimes = [regime.number for regime in hosted.regimes]
+        self._broker.router.set_released(pubend, up_to, regimes)
 
     def expect_ack(self, pubend: PubendId, tick: Tick, pressure: bool) -> None:
         """Ask those who lag to look for their gaps."""

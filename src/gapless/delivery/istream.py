@@ -21,7 +21,15 @@ from typing import Final
 
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick, TickRange
-from gapless.delivery.knowledge import Knowledge, content_bytes, cut, join, overlaid, state_of
+from gapless.delivery.knowledge import (
+    Knowledge,
+    content_bytes,
+    cut,
+    join,
+    overlaid,
+    state_of,
+    tick_of,
+)
 from gapless.messages.streams import Piece
 
 __all__ = ["JOIN_PUBLICATIONS_MAX", "PIECE_BYTES", "PUBLICATION_BYTES", "Account", "Stream"]
@@ -95,6 +103,11 @@ class Stream:
             found[0] = cut(found[0], low, high)
             found[-1] = cut(found[-1], low, high)
         return found
+
+    def around(self, low: Tick, high: Tick) -> list[Piece]:
+        """Return what is known between two ticks, with silence at both ends as far as it goes."""
+        first, last = self._places(low, high)
+        return [cut(piece, *_within_silence(piece, low, high)) for piece in self._pieces[first:last]]
 
     def gaps(self, low: Tick, high: Tick) -> list[TickRange]:
         """Return the ranges between two ticks that are Q."""
@@ -293,6 +306,17 @@ def _is_cheap_to_join(left: Piece, right: Piece) -> bool:
         return False
     count, more = len(left.publications), len(right.publications)
     return not count or not more or count + more <= JOIN_PUBLICATIONS_MAX
+
+
+def _within_silence(piece: Piece, low: Tick, high: Tick) -> tuple[Tick, Tick]:
+    """Return a range of a piece, widened to the publications next to it."""
+    publications = piece.publications
+    before = bisect_left(publications, low, key=tick_of)
+    behind = bisect_right(publications, high, key=tick_of)
+    return (
+        publications[before - 1].tick + 1 if before else piece.low,
+        publications[behind].tick - 1 if behind < len(publications) else piece.high,
+    )
 
 
 def _size(piece: Piece, content: int | None = None) -> int:

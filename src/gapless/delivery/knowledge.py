@@ -47,6 +47,7 @@ __all__ = [
     "publications_between",
     "split",
     "state_of",
+    "tick_of",
     "within",
     "without",
 ]

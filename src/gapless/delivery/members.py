@@ -92,11 +92,15 @@ class Membership:
 
     def leave(self, shb: ShbId, join: Join, now: int) -> bool:
         """End a stay; say whether there was one to end."""
-        self._left[shb] = (join, now + us(s=self._parameters.left_memory_s))
+        before = self._left.get(shb)
+        latest = join if before is None else max(join, before[0])
+        self._left[shb] = (latest, now + us(s=self._parameters.left_memory_s))
+        heard = self._heard.get(shb)
+        if heard is not None and heard.member.join <= join:
+            del self._heard[shb]
         row = self._rows.get(shb)
         if row is not None and row.join > join:
             return False
-        self._heard.pop(shb, None)
         return self._rows.pop(shb, None) is not None
 
     def hold(self, hold: HoldId, tick: Tick, now: int) -> HoldRecord:
@@ -201,13 +205,19 @@ class Membership:
         return parked, ended
 
     def expired_holds(self, now: int) -> list[HoldRecord]:
-        """Take out and return the holds whose host is no member and that nobody refreshed (R49)."""
+        """Take out and return the holds that nobody wants any more (R49).
+
+        A host refreshes its holds. One that was heard of long after it last refreshed a hold has
+        forgotten it, as after a crash; of one that was not heard of nobody knows, until it is no
+        member any more.
+        """
         limit = us(s=self._parameters.hold_ttl_s)
-        stale = [
-            row
-            for row in self._holds.values()
-            if row.hold.shb not in self._rows and now - row.refreshed > limit
-        ]
+        stale = []
+        for row in self._holds.values():
+            heard_at = self._heard_at.get(row.hold.shb, 0)
+            known_until = heard_at if row.hold.shb in self._rows else now
+            if known_until - row.refreshed > limit:
+                stale.append(row)
         for row in stale:
             del self._holds[row.hold]
         return stale

@@ -187,8 +187,10 @@ class Pubend:
             rows: tuple[LogRow, ...] = event.rows
             whole = event.complete and event.damaged is None
             done = high if whole else (min(high, rows[-1].last) if rows else low - 1)
-            found = [each for row in rows for each in row.publications if low <= each.tick <= done]
-            then(self._pieces(low, done, found), done)
+            # what was released meanwhile may be trimmed: it is gone, not silent (A14)
+            start = max(low, self._record.released + 1)
+            found = [each for row in rows for each in row.publications if start <= each.tick <= done]
+            then(self._pieces(start, done, found) if start <= done else [], done)
 
         bytes_max = self._context.parameters.read_chunk_bytes
         self._context.fetch(self._record.pubend, low, high, bytes_max, fetched)
@@ -476,11 +478,21 @@ class Pubend:
         def trim() -> None:
             self._record = msgspec.structs.replace(self._record, released=up_to)
             self._size.release(up_to)
+            forgotten = self._forget_regimes(up_to)
             self._outlet.released(self._record.pubend, up_to)
-            self._context.write((Trim(self._record.pubend, up_to),), _nothing)
+            self._context.write((Trim(self._record.pubend, up_to), *forgotten), _nothing)
 
         # the floors that allow it are durable with it, and rows are deleted only after that
         self._context.write((self._change(released=up_to), *rows), trim)
+
+    def _forget_regimes(self, up_to: Tick) -> list[Erase]:
+        """Forget regimes whose last tick is released; return the changes on disk."""
+        kept = self.regimes
+        while len(kept) > 1 and kept[1].start <= up_to + 1:
+            kept = kept[1:]
+        gone = self.regimes[: len(self.regimes) - len(kept)]
+        self.regimes = kept
+        return [Erase(regime.key) for regime in gone]
 
 
 def _nothing() -> None:

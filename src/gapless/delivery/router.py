@@ -102,9 +102,10 @@ class Router:
         for record in records:
             self._get(pubend).regimes.learn_record(record)
 
-    def set_released(self, pubend: PubendId, up_to: Tick) -> None:
-        """A log no longer has ticks up to this one."""
+    def set_released(self, pubend: PubendId, up_to: Tick, regimes: list[int]) -> None:
+        """A log of this broker no longer has ticks up to this one; these regimes it still has."""
         routed = self._get(pubend)
+        routed.regimes.forget(regimes, self._context.parameters.regimes_kept)
         routed.released = max(routed.released, up_to)
         routed.stream.forget_up_to(up_to)
 
@@ -392,6 +393,9 @@ class Router:
             (each.stream for each in self._routed.values()),
             self._context.parameters.cache_bytes,
         )
+        kept = self._context.parameters.regimes_kept
+        if routed.log is None and len(routed.regimes) > 2 * (kept + len(routed.stream)) + 1:
+            routed.regimes.forget(routed.stream.regimes(), kept)
 
     def _relay(self, routed: Routed, piece: Piece) -> None:
         if self._sender.relay(routed, piece) and routed.feed is not None:
@@ -411,13 +415,15 @@ class Router:
             self._context.post(routed.feeder, Nack(routed.pubend, tuple(ranges)))
 
     def _read_log(self, routed: Routed, log: Log, low: Tick, high: Tick) -> None:
+        """Read a range, and as far beyond it as one look at the log goes: more will be asked for."""
+
         def read(pieces: list[Piece], done: Tick) -> None:
             for piece in pieces:
                 self._take(routed, piece, first=False, opens=False)
             if pieces and done < high:
                 self._read_log(routed, log, done + 1, high)
 
-        log.pieces_between(low, high, read)
+        log.pieces_between(low, log.top, read)
 
     def _ask_feeder(self, routed: Routed, message: RegimeWant) -> None:
         if routed.feeder is not None:

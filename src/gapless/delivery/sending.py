@@ -85,12 +85,18 @@ class Sender:
     def answer(
         self, routed: Routed, attachment: Attachment, low: Tick, high: Tick, masks: Masks
     ) -> None:
-        """Send what a receiver is curious about and this router knows (R36)."""
+        """Send what a receiver is curious about and this router knows (R36).
+
+        Silence is sent as far as it goes, not only as far as it was asked for: a long gap is asked
+        for in many small ranges, and one answer ends them all.
+        """
         if not attachment.curious.wants(low, high):
             return
         for known in routed.stream.known(low, high):
             for part_low, part_high in attachment.curious.take(known.low, known.high):
-                pieces = routed.stream.known(part_low, part_high)
+                pieces = routed.stream.around(part_low, part_high)
+                for piece in pieces:
+                    attachment.curious.take(piece.low, piece.high)
                 passed = [self._filtered(routed, attachment, piece, masks, 0) for piece in pieces]
                 self._send(routed, attachment, passed, first=False)
 

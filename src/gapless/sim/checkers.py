@@ -47,6 +47,8 @@ class SubscriptionChecker:
         self.deliveries = 0
         self.gaps = 0
         self.ended = False
+        self._past = False
+        """Whether it was asked to begin in the past, of which the log may have lost a part."""
         self._merged: tuple[int, PubendId] | None = None
         self._best_effort: dict[tuple[PubendId, str], int] = {}
         self._texts = [filter_text]
@@ -82,6 +84,7 @@ class SubscriptionChecker:
 
     def begun(self, begin: Begin, position: PositionTuple) -> None:
         """The subscription has begun for the first time."""
+        self._past = begin.kind is not BeginKind.LATEST
         for pubend, tick in position:
             view = self._view(pubend)
             if view is not None:
@@ -96,7 +99,8 @@ class SubscriptionChecker:
             if view is not None:
                 # what came before any start was told counts: the client resumed after it
                 view.known = view.known or (view.begun and view.limit is None)
-                view.told_start(tick, self._report, past=not self.durable)
+                past = not self.durable or (self._past and not view.known)
+                view.told_start(tick, self._report, past=past)
 
     def forgot(self) -> None:
         """The client lost its position: its durable subscription goes on somewhere up to acked."""
@@ -120,7 +124,7 @@ class SubscriptionChecker:
         """The subscription has started on a pubend that it waited for."""
         view = self._view(pubend)
         if view is not None:
-            view.told_start(after, self._report, past=not self.durable)
+            view.told_start(after, self._report, past=self._past or not self.durable)
 
     def _check_begin(self, stream: Stream, begin: Begin, tick: int) -> None:
         """Check that what was asked for of the past is not passed over."""

@@ -39,7 +39,7 @@ TINY: Final[dict[str, tuple[int, ...]]] = {
 """Limits and the small values a seed may give them."""
 
 
-def paced(pace: float, *, expiry: bool) -> dict[str, int]:
+def paced(pace: float, *, expiry: bool, retention_s: int) -> dict[str, int]:
     """Return the times of all brokers at a pace; relations of the defaults stay as they are."""
     defaults = Parameters()
     times = {name: max(1, round(getattr(defaults, name) * pace)) for name in PACED_MS}
@@ -55,6 +55,7 @@ def paced(pace: float, *, expiry: bool) -> dict[str, int]:
         hold_ttl_s=2 * park if expiry else 86_400,
         expire_after_s=3 * park if expiry else 604_800,
         tombstone_ttl_s=86_400,
+        retention_s=retention_s,
     )
     return times
 

@@ -121,6 +121,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     credit_max: int = 20
     expiry: bool = False
     """Whether members and holds may expire, so that gaps are lawful."""
+    retention_s: int = 0
+    """How long logs are kept beyond what members need: mostly not at all."""
 
     @property
     def calm(self) -> bool:
@@ -150,7 +152,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def parameters(self) -> Parameters:
         """Return the parameters of all brokers."""
-        times: dict[str, Any] = paced(self.pace, expiry=self.expiry)
+        times: dict[str, Any] = paced(self.pace, expiry=self.expiry, retention_s=self.retention_s)
         ordered = self.network is NetworkKind.SESSION
         return Parameters(**{**times, **self.limits}, delta=self.delta, ordered_sessions=ordered)
 
@@ -221,6 +223,7 @@ def draw(seed: int) -> Options:
         roam=random.choice((0.0, 0.2, 0.5)),
         credit_max=random.choice((1, 5, 20, 100)),
         expiry=expiry,
+        retention_s=random.choice((0, 0, 1, 3_600)),
     )
 
 

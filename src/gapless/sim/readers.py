@@ -79,8 +79,9 @@ class Reader(Client):
                 f"{name}: {part.publications} instead of {wanted}",
             )
         self.read += len(part.publications)
-        # what was read as silence stays silent (I1)
-        stream.promised = max(stream.promised, high)
+        if high >= self.low:
+            # what was read as silence stays silent (I1)
+            stream.promised = max(stream.promised, high)
 
     def _finish(self) -> None:
         self.done = True

@@ -139,7 +139,7 @@ class View:
                 report("spurious", f"{pubend}: goes on after {tick}, before its start {self.base}")
         if self.known and tick <= self.cursor:
             self.begun_at = self.cursor if past else -1
-        elif self.first is None:
+        elif self.known or self.first is None:
             self.place_at(tick, past=past)
         else:
             if tick >= self.first:
@@ -172,6 +172,7 @@ class View:
                 self.base = low
             self.cursor, self.place = low, stream.after(low)
             self._begin_window()
+        self._skip_what_is_behind()
         for place in range(self.place, len(stream.ticks)):
             if stream.ticks[place] >= tick:
                 self.place = place + 1
@@ -186,6 +187,14 @@ class View:
         if self.old is not None:
             self.window.append(tick)
             self._close_if_passed(report)
+
+    def _skip_what_is_behind(self) -> None:
+        """Pass over publications that came since at ticks not above a cursor ahead of the stream."""
+        behind = self.stream.after(self.cursor)
+        if behind > self.place:
+            if self.window_place == self.place:
+                self.window_place = behind
+            self.place = behind
 
     def gap(self, low: int, high: int, *, lawful: bool, report: Report) -> None:
         """Take a gap: ticks that the log no longer has."""

@@ -163,21 +163,27 @@ class SubscriberHost:
             subend.hasten()
 
     def look_at_all(self, subscription: Subscription) -> None:
-        """Let a subscription have a strand on every pubend that it could match."""
-        for pubend in sorted(self._offers):
+        """Let a subscription have a strand on every pubend that it could match, or has a place on."""
+        begin = subscription.begin
+        placed = [pubend for pubend, _ in begin.position if begin.kind is BeginKind.POSITION]
+        for pubend in sorted({*self._offers, *placed}):
             self.look_at(subscription, pubend)
 
     def look_at(self, subscription: Subscription, pubend: PubendId) -> None:
         """Let a subscription have a strand on a pubend if it could match something of it."""
         met = any(self.meets(pubend, segment) for segment in subscription.segments)
-        if self._offers[pubend].best_effort:
+        offer = self._offers.get(pubend)
+        if offer is not None and offer.best_effort:
             if met and pubend not in self.loose:
                 self.loose[pubend] = LooseEnd(
                     self.context, pubend, self, partial(self._candidates, pubend)
                 )
             return
         strand = subscription.strands.get(pubend)
-        if strand is None and met:
+        placed = subscription.begin.kind is BeginKind.POSITION and any(
+            each == pubend for each, _ in subscription.begin.position
+        )
+        if strand is None and (met or placed):
             self._begin_strand(subscription, pubend)
         elif strand is not None and not met and strand.state is State.WAITING:
             self.drop_strand(strand)

@@ -107,6 +107,7 @@ class Reporting:
             strand.refreshing = False
             if strand.hold == hold:
                 strand.hold_kept = True
+                self._host.touch(strand.subscription)
 
         self._host.requests.read(
             strand.pubend, "FALSE", kept + 1, kept, hold=hold, hold_tick=kept, then=refreshed

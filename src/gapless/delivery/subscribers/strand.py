@@ -148,8 +148,14 @@ class Strand:
 
     @property
     def settled(self) -> bool:
-        """Whether it can be said where it goes on."""
-        return self.base is not None and not self._barriers
+        """Whether it can be said where it goes on: that is on disk, and the log is kept for it."""
+        kept = self.hold is None or self.hold_kept
+        return self.base is not None and not self._barriers and kept
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether something about it is on its way to the disk."""
+        return bool(self._barriers)
 
     def become(self, state: State) -> None:
         """Change the state."""
@@ -237,6 +243,7 @@ class Strand:
         end = max(self.subend.horizon or 0, self.position, self.acked, self.last_told)
         if self.is_live:
             self._leave_live()
+        self.stop_reading()  # what is under way may go beyond the end
         self.switch(end)
 
     def raise_barrier(self, tick: Tick) -> None:
@@ -337,6 +344,7 @@ class Strand:
                 self._errand = None
                 if hold is not None and hold == self.hold:
                     self.hold_kept = True
+                    self.subscription.host.touch(self.subscription)
                 self._take_read(reply, high)
 
         errand = self.subscription.host.requests.read(

@@ -286,7 +286,9 @@ class Subend:
             self._pass_over(piece, time)
         if self._horizon.tick > before:
             self._stream.forget_up_to(self._horizon.tick)
-            self._regimes.forget(self._stream.regimes(), self._context.parameters.regimes_kept)
+            kept = self._context.parameters.regimes_kept
+            if len(self._regimes) > 2 * kept + 1:
+                self._regimes.forget(self._stream.regimes(), kept)
             self._owner.advanced(self)
 
     def _covered(self, time: VirtualTime | None) -> bool:

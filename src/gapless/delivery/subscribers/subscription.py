@@ -58,6 +58,8 @@ class Change(msgspec.Struct):
     segment: Segment
     stored: bool
     """Whether the new filter is on disk, where that matters."""
+    repeated: bool
+    """Whether the filter was there already, from a change before."""
     timer: Timer | None = None
 
 
@@ -111,7 +113,11 @@ class Subscription:
     # --- to the client -------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Send what there is credit for, in order, and let the strands read on."""
+        """Send what there is credit for, in order, and let the strands read on.
+
+        Nothing is sent before the call is answered. In total order this matters for more than
+        tidiness: what was merged before all have begun would lock the late ones out.
+        """
         if self.client is None:
             return
         events: list[tuple[PubendId, Publication]] = []
@@ -123,9 +129,10 @@ class Subscription:
             else:
                 events.append((strand.pubend, item))
                 strand.last_told = item.tick
-                self.merged = max(self.merged, item.tick)
+                if self.order is Order.TOTAL:
+                    self.merged = max(self.merged, item.tick)
                 self.credit -= 1
-        while self.best_effort and self.credit > 0:
+        while self.best_effort and self.credit > 0 and self.answer is None:
             events.append(self.best_effort.popleft())
             self.credit -= 1
         self._deliver(events)
@@ -146,6 +153,8 @@ class Subscription:
 
     def _sendable(self) -> Iterator[tuple[Strand, Publication | Lost]]:
         """Take from the buffers what may be sent, in order, while there is credit."""
+        if self.answer is not None:
+            return
         if self.order is Order.TOTAL:
             yield from self._merged()
             return
@@ -173,8 +182,8 @@ class Subscription:
 
     def too_slow(self, strand: Strand) -> None:
         """A buffer is full: what is in it comes from the log later, or the client goes (R48)."""
-        waits_for_others = self.order is Order.TOTAL and self.credit > 0
-        if self.durable or waits_for_others:
+        ours = self.answer is not None or (self.order is Order.TOTAL and self.credit > 0)
+        if self.durable or ours:
             self.host.context.mark("slow subscriber reads the log")
             strand.rewind()
         else:
@@ -197,7 +206,7 @@ class Subscription:
     def _blocking(self) -> Tick | None:
         """Return the tick that the merge waits to send, None if it waits for nothing but credit."""
         heads = [strand.buffer[0].tick for strand in self.strands.values() if strand.buffer]
-        if not heads or self.credit <= 0 or self.client is None:
+        if not heads or self.credit <= 0 or self.client is None or self.answer is not None:
             return None
         return min(heads)
 
@@ -223,7 +232,7 @@ class Subscription:
 
     def review_answer(self) -> None:
         """Answer a call if every strand that can has begun; tell of those that begin later."""
-        if self.client is None:
+        if self.client is None or not self.stored:
             return
         if self.answer is not None:
             if all(strand.settled or strand.subend.feeder is None for strand in self.strands.values()):
@@ -236,6 +245,8 @@ class Subscription:
 
     def give_answer(self) -> None:
         """Say where the subscription goes on, and what it still waits for."""
+        if not self.stored:
+            return  # the write will be through, or the process is dead
         answer, self.answer = self.answer, None
         if answer is None or self.client is None:
             return
@@ -287,8 +298,9 @@ class Subscription:
 
     def _begin_change(self, client: str, call: SetFilter, wanted: Filter) -> None:
         if wanted == self.newest.filter:
-            # asked for again, perhaps because the answer was lost: this is where it happened
-            self.host.context.tell(client, FilterSet(call.request, self._switch_position()))
+            # asked for again, perhaps because the answer was lost: say where it happened
+            self.change = Change(call.request, client, self.newest, stored=True, repeated=True)
+            self.host.touch(self)
             return
         segment = self.host.make_segment(self, wanted)
         self.host.own(segment)
@@ -297,7 +309,9 @@ class Subscription:
         self.begin = Begin()
         wait = us(s=self.host.context.parameters.filter_wait_s)
         timer = self.host.context.after(wait, self._switch_by_position)
-        self.change = Change(call.request, client, segment, not self.durable, timer)
+        self.change = Change(
+            call.request, client, segment, stored=not self.durable, repeated=False, timer=timer
+        )
         for strand in self.strands.values():
             strand.aim_at(segment)
         self.host.look_at_all(self)
@@ -324,12 +338,13 @@ class Subscription:
             self._next_change()
             return
         begun = [strand for strand in self.strands.values() if strand.base is not None]
-        if not change.stored or any(each.next is not None or not each.settled for each in begun):
+        if not change.stored or any(each.next is not None or each.is_writing for each in begun):
             return
         self.change = None
         if change.timer is not None:
             change.timer.cancel()
-        self.host.context.tell(change.client, FilterSet(change.request, self._switch_position()))
+        position = self._switch_position(repeated=change.repeated)
+        self.host.context.tell(change.client, FilterSet(change.request, position))
         self.review_segments()
         self._next_change()
 
@@ -337,13 +352,16 @@ class Subscription:
         if self.changes and self.stored and self.change is None:
             self._begin_change(*self.changes.popleft())
 
-    def _switch_position(self) -> PositionTuple:
-        """Return up to where the filter before the present one governed, or might have."""
+    def _switch_position(self, *, repeated: bool) -> PositionTuple:
+        """Return up to where the filter before the present one governed.
+
+        Where that is no longer known, it is not above what is acknowledged: else it would be kept.
+        """
         found = []
         for pubend, strand in self.strands.items():
             if strand.base is not None:
-                switched = strand.base if strand.switched_at is None else strand.switched_at
-                found.append((pubend, switched))
+                began = strand.acked if repeated else strand.base
+                found.append((pubend, began if strand.switched_at is None else strand.switched_at))
         return tuple(found)
 
     # --- the record ----------------------------------------------------------------------------

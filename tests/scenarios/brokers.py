@@ -1,0 +1,650 @@
+"""Whole brokers in a small world that a test drives by hand.
+
+Brokers stand in a tree that is written down as text (``"p-a-n", "a-m"``; one broker a cell unless
+``cells`` says more). Time is virtual and moves only by :meth:`World.run`. A message takes a
+millisecond over a link, a write a millisecond to the disk; nothing is random, so a story always goes
+the same way.
+
+What a story may do: cut a link, both ways or one way; lose, hold or repeat messages that it
+describes; stop a disk; crash a broker, which loses what was not synced; set a clock. Sessions do not
+number their packets here (the datagram model of R1), so single messages can be lost. Clients only
+record. Events have labels, so that a story can say who got what.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gapless.broker import Broker
+from gapless.content.values import Value
+from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
+from gapless.core.machine import (
+    Asked,
+    ClientDown,
+    ClientUp,
+    Dismiss,
+    Effect,
+    Event,
+    Fetch,
+    Fetched,
+    LinkDown,
+    LinkUp,
+    Moment,
+    Received,
+    Send,
+    Tell,
+    Write,
+    Written,
+)
+from gapless.core.parameters import Parameters, us
+from gapless.core.ticks import Tick
+from gapless.delivery.pubend import Pubend
+from gapless.delivery.subscribers.subend import Subend
+from gapless.messages.clients import (
+    Ack,
+    Begin,
+    Credit,
+    Delivery,
+    FilterSet,
+    Gap,
+    OpenPubend,
+    OpenPublisher,
+    Order,
+    Publish,
+    Published,
+    PublisherOpened,
+    Refused,
+    SetFilter,
+    Started,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+from gapless.messages.overlay import Packet, Quality
+from gapless.messages.records import (
+    Append,
+    Change,
+    Erase,
+    LogRow,
+    MemberRecord,
+    PubendRecord,
+    Record,
+    Store,
+    Trim,
+)
+from gapless.messages.streams import Publication
+from gapless.overlay.neighbourhood import Topology
+
+CLOCK_START = us(s=1_000_000)
+HOP_US = us(ms=1)
+SYNC_US = us(ms=1)
+
+Wanted = Callable[[BrokerId, BrokerId, Any], bool]
+"""Says of a message, from one broker to another, whether a fault strikes it."""
+
+
+def of(*kinds: type, source: BrokerId | None = None, target: BrokerId | None = None) -> Wanted:
+    """Describe messages by their kinds, and the link they go over."""
+
+    def wanted(sender: BrokerId, receiver: BrokerId, message: Any) -> bool:
+        return (
+            isinstance(message, kinds)
+            and source in {None, sender}
+            and target in {None, receiver}
+        )
+
+    return wanted
+
+
+def shb(broker: BrokerId) -> ShbId:
+    """Return the subscriber host of a broker that is alone in its cell."""
+    return ShbId(broker, broker)
+
+
+class Fault:
+    """Something that happens to messages until it is over."""
+
+    def __init__(self, world: World, kind: str, wanted: Wanted) -> None:
+        self.kind = kind
+        self.wanted = wanted
+        self.struck: list[tuple[BrokerId, BrokerId, Packet]] = []
+        """Every message it struck, in the packet that it travels in."""
+        self._world = world
+
+    @property
+    def messages(self) -> list[Any]:
+        """The messages that it struck."""
+        return [message for _, _, packet in self.struck for message in packet.messages]
+
+    def end(self) -> None:
+        """Let messages pass again; what was held stays so."""
+        self._world.faults.remove(self)
+
+    def release(self, *, reverse: bool = False) -> None:
+        """End it and deliver what was held, perhaps the last first."""
+        self.end()
+        self.deliver(reverse=reverse)
+
+    def deliver(self, *, reverse: bool = False) -> None:
+        """Deliver what was held; more may be held from now on."""
+        struck, self.struck = self.struck, []
+        for source, target, packet in reversed(struck) if reverse else struck:
+            self._world.fly(source, target, packet)
+
+
+class Disk:
+    """A disk: records and logs that are durable, and writes that are not yet."""
+
+    def __init__(self) -> None:
+        self.records: dict[tuple[str, ...], Record] = {}
+        self.logs: dict[PubendId, list[LogRow]] = {}
+        self.stopped = False
+        """Whether writes stay unsynced."""
+        self.unsynced: list[Write] = []
+
+    def load(self) -> list[Record]:
+        """Return all records, in the order of their keys."""
+        return [self.records[key] for key in sorted(self.records)]
+
+    def sync(self) -> list[int]:
+        """Make all writes durable; return their tickets."""
+        writes, self.unsynced = self.unsynced, []
+        for write in writes:
+            for change in write.changes:
+                self._apply(change)
+        return [write.ticket for write in writes]
+
+    def rows(self, fetch: Fetch) -> tuple[LogRow, ...]:
+        """Return the rows of a range."""
+        rows = self.logs.get(fetch.pubend, [])
+        return tuple(row for row in rows if row.last >= fetch.low and row.first <= fetch.high)
+
+    def _apply(self, change: Change) -> None:
+        if isinstance(change, Store):
+            self.records[change.record.key] = change.record
+        elif isinstance(change, Erase):
+            self.records.pop(change.key, None)
+        elif isinstance(change, Append):
+            self.logs.setdefault(change.row.pubend, []).append(change.row)
+        elif isinstance(change, Trim):
+            kept = [row for row in self.logs.get(change.pubend, []) if row.last > change.up_to]
+            self.logs[change.pubend] = kept
+
+
+class Node:
+    """A computer: its disk, its clock, and the broker that runs on it, if one does."""
+
+    def __init__(self, name: BrokerId, cell: CellId) -> None:
+        self.name = name
+        self.cell = cell
+        self.disk = Disk()
+        self.clock_error = 0
+        self.broker: Broker | None = None
+        self.clients: dict[str, Client] = {}
+
+
+class World:
+    """Brokers, links, disks, clients and the time."""
+
+    def __init__(
+        self, *chains: str, cells: dict[CellId, list[BrokerId]] | None = None, **parameters: int
+    ) -> None:
+        settings: dict[str, Any] = {"delta": 0, "retention_s": 0, **parameters}
+        self.parameters = Parameters(ordered_sessions=False, **settings)
+        edges = []
+        names: dict[CellId, list[BrokerId]] = {}
+        for chain in chains:
+            line = chain.split("-")
+            edges += list(zip(line, line[1:], strict=False))
+            names |= {cell: [cell] for cell in line if cell not in names}
+        topology = Topology.of(names | (cells or {}), edges)
+        self.now = us(s=10)
+        self.nodes: dict[BrokerId, Node] = {}
+        self.faults: list[Fault] = []
+        self.sent: list[tuple[int, BrokerId, BrokerId, Any]] = []
+        """Every message between brokers: when, from whom, to whom."""
+        self._around = {
+            each.name: topology.neighbourhood(each.name, self.parameters.reach)
+            for each in topology.cells
+        }
+        self._cuts: set[tuple[BrokerId, BrokerId]] = set()
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = 0
+        for cell in topology.cells:
+            for name in cell.brokers:
+                self.nodes[name] = Node(name, cell.name)
+        for name in self.nodes:
+            self.start(name)
+        self.run(s=1)
+
+    def __getitem__(self, name: BrokerId) -> Broker:
+        broker = self.nodes[name].broker
+        assert broker is not None, f"{name} is down"
+        return broker
+
+    # --- time --------------------------------------------------------------------------------
+
+    def run(self, *, ms: int = 0, s: int = 0) -> None:
+        """Let time pass."""
+        self._run_until(self.now + us(ms=ms, s=s), lambda: False)
+
+    def wait(self, happened: Callable[[], bool], *, s: int = 1) -> bool:
+        """Let time pass until something has happened, at most so long; say whether it has."""
+        self._run_until(self.now + us(s=s), happened)
+        return happened()
+
+    def _run_until(self, deadline: int, happened: Callable[[], bool]) -> None:
+        while not happened():
+            at, node = min(self._timers(), default=(deadline + 1, ""))
+            if self._queue and self._queue[0][0] <= at:
+                at, node = self._queue[0][0], ""
+            if at > deadline:
+                self.now = deadline
+                return
+            self.now = max(self.now, at)
+            if node:
+                self.happen(node, None)
+            else:
+                heapq.heappop(self._queue)[2]()
+
+    def _timers(self) -> Iterator[tuple[int, BrokerId]]:
+        for name, node in self.nodes.items():
+            due = None if node.broker is None else node.broker.next_timer()
+            if due is not None:
+                yield due, name
+
+    def after(self, delay_us: int, action: Callable[[], None]) -> None:
+        """Let something happen later."""
+        self._order += 1
+        heapq.heappush(self._queue, (self.now + delay_us, self._order, action))
+
+    # --- brokers -----------------------------------------------------------------------------
+
+    def start(self, name: BrokerId) -> None:
+        """Begin a life of a broker from what is on its disk."""
+        node = self.nodes[name]
+        assert node.broker is None, f"{name} runs already"
+        around = self._around[node.cell]
+        moment = self._moment(node)
+        node.broker = Broker(name, node.cell, self.parameters, around, node.disk.load(), moment)
+        self.happen(name, None)
+        for peer in around.all_brokers():
+            if peer != name and self.nodes[peer].broker is not None:
+                self._connect(name, peer)
+
+    def crash(self, name: BrokerId) -> None:
+        """End a life: memory and unsynced writes are gone, links and clients notice."""
+        node = self.nodes[name]
+        node.broker = None
+        node.disk.unsynced = []
+        node.disk.stopped = False
+        node.clients = {}
+        for peer in self._around[node.cell].all_brokers():
+            if peer != name:
+                self.happen(peer, LinkDown(name))
+
+    def restart(self, name: BrokerId, *, clock_back_s: int = 0) -> None:
+        """Crash a broker and start it again, perhaps with its clock set back."""
+        self.crash(name)
+        self.set_clock(name, -clock_back_s)
+        self.start(name)
+
+    def set_clock(self, name: BrokerId, change_s: int) -> None:
+        """Set the wall clock of a broker forward or back."""
+        self.nodes[name].clock_error += us(s=change_s)
+
+    def _moment(self, node: Node) -> Moment:
+        return Moment(self.now, CLOCK_START + self.now + node.clock_error)
+
+    def happen(self, name: BrokerId, event: Event) -> None:
+        """Let something happen to a broker; the dead get nothing."""
+        node = self.nodes[name]
+        if node.broker is not None:
+            for effect in node.broker.step(event, self._moment(node)):
+                self._carry_out(node, node.broker, effect)
+
+    def _carry_out(self, node: Node, broker: Broker, effect: Effect) -> None:
+        match effect:
+            case Send(peer, packet):
+                self._send(node.name, peer, packet)
+            case Tell(client, notice):
+                if client in node.clients:
+                    node.clients[client].hear(notice)
+            case Dismiss(client, _):
+                node.clients.pop(client, None)
+            case Write():
+                node.disk.unsynced.append(effect)
+                self.after(SYNC_US, lambda: self._synced(node, broker))
+            case Fetch():
+                self.after(SYNC_US, lambda: self._fetched(node, broker, effect))
+
+    def _synced(self, node: Node, broker: Broker) -> None:
+        if node.broker is broker and not node.disk.stopped:
+            for ticket in node.disk.sync():
+                self.happen(node.name, Written(ticket))
+
+    def _fetched(self, node: Node, broker: Broker, fetch: Fetch) -> None:
+        if node.broker is broker:
+            self.happen(node.name, Fetched(fetch.ticket, node.disk.rows(fetch)))
+
+    # --- links -------------------------------------------------------------------------------
+
+    def cut(self, one: BrokerId, other: BrokerId) -> None:
+        """Cut a link both ways; both ends notice."""
+        self._cuts |= {(one, other), (other, one)}
+        self.happen(one, LinkDown(other))
+        self.happen(other, LinkDown(one))
+
+    def mute(self, source: BrokerId, target: BrokerId) -> None:
+        """Cut a link one way; nobody is told."""
+        self._cuts.add((source, target))
+
+    def heal(self, one: BrokerId, other: BrokerId) -> None:
+        """Mend a link."""
+        self._cuts -= {(one, other), (other, one)}
+        self._connect(one, other)
+
+    def _connect(self, one: BrokerId, other: BrokerId) -> None:
+        if (one, other) not in self._cuts:
+            self.happen(one, LinkUp(other))
+            self.happen(other, LinkUp(one))
+
+    def _send(self, source: BrokerId, target: BrokerId, packet: Any) -> None:
+        if not isinstance(packet, Packet):
+            self.fly(source, target, packet)
+            return
+        kept: list[Any] = []
+        for message in packet.messages:
+            self.sent.append((self.now, source, target, message))
+            copies = 1
+            for fault in self.faults:
+                if fault.wanted(source, target, message):
+                    fault.struck.append((source, target, _repacked(packet, [message])))
+                    copies = 2 if fault.kind == "repeat" else 0
+            kept += [message] * copies
+        if kept:
+            self.fly(source, target, _repacked(packet, kept))
+
+    def fly(self, source: BrokerId, target: BrokerId, packet: Any) -> None:
+        """Let a packet be under way; a link that is cut meanwhile loses it."""
+
+        def arrive() -> None:
+            if (source, target) not in self._cuts:
+                self.happen(target, Received(source, packet))
+
+        if (source, target) not in self._cuts:
+            self.after(HOP_US, arrive)
+
+    def lose(self, wanted: Wanted) -> Fault:
+        """Lose messages."""
+        return self._fault("lose", wanted)
+
+    def hold(self, wanted: Wanted) -> Fault:
+        """Hold messages back until they are released."""
+        return self._fault("hold", wanted)
+
+    def repeat(self, wanted: Wanted) -> Fault:
+        """Deliver messages twice."""
+        return self._fault("repeat", wanted)
+
+    def _fault(self, kind: str, wanted: Wanted) -> Fault:
+        fault = Fault(self, kind, wanted)
+        self.faults.append(fault)
+        return fault
+
+    def sent_over(self, kind: type, source: BrokerId, target: BrokerId, since: int = 0) -> list[Any]:
+        """Return the messages of a kind that went over a link, lost ones included."""
+        return [
+            message
+            for at, one, other, message in self.sent
+            if at >= since and (one, other) == (source, target) and isinstance(message, kind)
+        ]
+
+    # --- looking inside ----------------------------------------------------------------------
+
+    def pubend(self, name: BrokerId, pubend: PubendId) -> Pubend:
+        """Return a pubend of a broker."""
+        hosted = self[name].pubends.hosted[pubend]
+        assert isinstance(hosted, Pubend)
+        return hosted
+
+    def subend(self, name: BrokerId, pubend: PubendId) -> Subend:
+        """Return the subend of a host."""
+        return self[name].host.subends[pubend]
+
+    def horizon(self, name: BrokerId, pubend: PubendId) -> Tick:
+        """Return how far a host has come; 0 before it has a base."""
+        return self.subend(name, pubend).horizon or 0
+
+    def released(self, name: BrokerId, pubend: PubendId) -> Tick:
+        """Return up to where a log is released, as its disk says."""
+        record = self.nodes[name].disk.records["pubend", str(pubend)]
+        assert isinstance(record, PubendRecord)
+        return record.released
+
+    def member(self, name: BrokerId, pubend: PubendId, host: BrokerId) -> MemberRecord | None:
+        """Return a member's row on the disk of a pubend's broker."""
+        key = MemberRecord.key_of(pubend, shb(host))
+        record = self.nodes[name].disk.records.get(key)
+        assert record is None or isinstance(record, MemberRecord)
+        return record
+
+    # --- clients -----------------------------------------------------------------------------
+
+    def publisher(
+        self,
+        broker: BrokerId,
+        pubend: str = "P",
+        advertisement: str = "TRUE",
+        quality: Quality = Quality.GUARANTEED,
+    ) -> Publisher:
+        """Open a pubend and a publisher, and wait until all have heard of it."""
+        made = Publisher(self, broker, pubend, advertisement, quality)
+        self.run(ms=100)
+        return made
+
+    def subscriber(
+        self, broker: BrokerId, name: str, wanted: str, **options: Any
+    ) -> Subscriber:
+        """Let a client subscribe; nobody has answered yet."""
+        return Subscriber(self, broker, name, wanted, **options)
+
+
+def _repacked(packet: Packet, messages: list[Any]) -> Packet:
+    return Packet(packet.sender, packet.receiver, packet.sequence, tuple(messages))
+
+
+class Client:
+    """A client that records what it hears, over all its connections."""
+
+    def __init__(self, world: World, broker: BrokerId, name: str) -> None:
+        self.world = world
+        self.broker = broker
+        self.name = name
+        self.notices: list[Any] = []
+        self._requests = 0
+        self.connect()
+
+    def connect(self, broker: BrokerId | None = None) -> None:
+        """Connect, perhaps to another broker."""
+        self.broker = broker or self.broker
+        self.world.nodes[self.broker].clients[self.name] = self
+        self.world.happen(self.broker, ClientUp(self.name))
+
+    def leave(self) -> None:
+        """Let the connection go."""
+        self.world.nodes[self.broker].clients.pop(self.name, None)
+        self.world.happen(self.broker, ClientDown(self.name))
+
+    def hear(self, notice: Any) -> None:
+        """Take a notice."""
+        self.notices.append(notice)
+
+    def ask(self, request: Any) -> None:
+        """Send a request."""
+        self.world.happen(self.broker, Asked(self.name, request))
+
+    def number(self) -> int:
+        """Return a number that no request had."""
+        self._requests += 1
+        return self._requests
+
+    def answer(self, number: int) -> Any:
+        """Return the answer to a request, None if there is none yet."""
+        found = [each for each in self.notices if getattr(each, "request", None) == number]
+        return found[-1] if found else None
+
+    def call(self, request: Any, *, s: int = 1) -> Any:
+        """Ask and wait for the answer, at most so long."""
+        self.ask(request)
+        self.world.wait(lambda: self.answer(request.request) is not None, s=s)
+        return self.answer(request.request)
+
+    def of_kind(self, kind: type) -> list[Any]:
+        """Return the notices of a kind."""
+        return [each for each in self.notices if isinstance(each, kind)]
+
+
+class Publisher(Client):
+    """Publishes events with labels, numbered from 1."""
+
+    def __init__(
+        self, world: World, broker: BrokerId, pubend: str, advertisement: str, quality: Quality
+    ) -> None:
+        super().__init__(world, broker, f"publisher of {pubend}")
+        self.pubend = PubendId(pubend)
+        self.ticks: dict[str, Tick] = {}
+        """By label, of those that are acknowledged."""
+        self._sequence = 0
+        self._labels: dict[int, str] = {}
+        self.call(OpenPubend(self.number(), pubend, advertisement, quality))
+        self.session = 0
+        self.open()
+
+    def open(self) -> PublisherOpened:
+        """Begin a session; older ones are fenced off."""
+        opened = self.call(OpenPublisher(self.number(), self.pubend, "ann"))
+        assert isinstance(opened, PublisherOpened)
+        self.session = opened.session
+        return opened
+
+    def say(self, label: str, *, sequence: int = 0, session: int = 0, **values: Value) -> int:
+        """Ask to publish an event; return the number of the request."""
+        self._sequence = sequence or self._sequence + 1
+        number = self.number()
+        self._labels[number] = label
+        events = ((dict(values), label.encode()),)
+        session = session or self.session
+        self.ask(Publish(number, self.pubend, "ann", session, self._sequence, events))
+        return number
+
+    def publish(self, label: str, **values: Value) -> Tick:
+        """Publish an event and wait until it is acknowledged; return its tick."""
+        number = self.say(label, **values)
+        self.world.wait(lambda: self.answer(number) is not None)
+        return self.ticks[label]
+
+    def hear(self, notice: Any) -> None:
+        """Note the tick of an event that is acknowledged."""
+        super().hear(notice)
+        if isinstance(notice, Published):
+            (tick,) = notice.ticks
+            self.ticks[self._labels[notice.request]] = tick
+
+    def refused(self, number: int) -> bool:
+        """Say whether a request was refused."""
+        return isinstance(self.answer(number), Refused)
+
+
+class Subscriber(Client):
+    """Subscribes under its own name and records events, gaps and positions."""
+
+    def __init__(
+        self,
+        world: World,
+        broker: BrokerId,
+        name: str,
+        wanted: str,
+        *,
+        durable: bool = False,
+        order: Order = Order.PUBLISHER,
+        begin: Begin | None = None,
+        credit: int = 1_000_000,
+    ) -> None:
+        super().__init__(world, broker, name)
+        self.wanted = wanted
+        self.durable = durable
+        self.order = order
+        self.credit = credit
+        self.subscribe(begin or Begin())
+
+    def subscribe(self, begin: Begin) -> None:
+        """Ask for the subscription, new or as it was."""
+        self.ask(
+            Subscribe(
+                self.number(),
+                self.name,
+                self.wanted,
+                self.durable,
+                begin,
+                self.order,
+                self.credit,
+            )
+        )
+
+    def come_back(self, begin: Begin | None = None, broker: BrokerId | None = None) -> None:
+        """Connect again and go on."""
+        self.connect(broker)
+        self.subscribe(begin or Begin())
+
+    def set_filter(self, wanted: str) -> int:
+        """Ask for another filter; return the number of the request."""
+        self.wanted = wanted
+        number = self.number()
+        self.ask(SetFilter(number, self.name, wanted))
+        return number
+
+    def acknowledge(self, pubend: PubendId, tick: Tick) -> None:
+        """Need no more what is up to a tick."""
+        self.ask(Ack(self.name, ((pubend, tick),)))
+
+    def give_credit(self, events: int) -> None:
+        """Take so many more events."""
+        self.ask(Credit(self.name, events))
+
+    def end(self) -> None:
+        """End the subscription."""
+        self.ask(Unsubscribe(self.number(), self.name))
+
+    @property
+    def publications(self) -> list[tuple[PubendId, Publication]]:
+        """The events it was given, in the order of hearing."""
+        return [event for each in self.of_kind(Delivery) for event in each.events]
+
+    @property
+    def events(self) -> list[str]:
+        """The labels of the events it was given."""
+        return [publication.payload.decode() for _, publication in self.publications]
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """The gaps it was told of."""
+        return self.of_kind(Gap)
+
+    @property
+    def starts(self) -> dict[PubendId, Tick]:
+        """By pubend, after which tick its first connection was told that it started."""
+        found: dict[PubendId, Tick] = {}
+        for notice in self.notices:
+            if isinstance(notice, Subscribed):
+                found = {**dict(notice.position), **found}
+            elif isinstance(notice, Started):
+                found.setdefault(notice.pubend, notice.after)
+        return found
+
+    def switched(self, number: int) -> dict[PubendId, Tick] | None:
+        """Return up to where the filter before a change governed; None if nobody has answered."""
+        answer = self.answer(number)
+        return dict(answer.position) if isinstance(answer, FilterSet) else None
