@@ -187,15 +187,24 @@ class Curiosity:
                 gap = self._gaps[place]
                 if gap.high >= low:
                     if here < gap.low:
-                        gaps.append(_Gap(here, gap.low - 1, now + self._patience_us))
-                    gaps.append(gap.part(low, high))
+                        self._note(gaps, here, gap.low - 1, now)
+                    inside = low <= gap.low and gap.high <= high
+                    gaps.append(gap if inside else gap.part(low, high))
                     here = gap.high + 1
                 if gap.high > high:
                     break  # it may reach into the next missing range
                 place += 1
             if here <= high:
-                gaps.append(_Gap(here, high, now + self._patience_us))
+                self._note(gaps, here, high, now)
         self._gaps = gaps
+
+    def _note(self, gaps: list[_Gap], low: Tick, high: Tick, now: int) -> None:
+        """Add a gap that is seen for the first time; one that grows stays one until it is asked for."""
+        last = gaps[-1] if gaps else None
+        if last is not None and last.high + 1 == low and not last.attempts:
+            last.high = high
+        else:
+            gaps.append(_Gap(low, high, now + self._patience_us))
 
     def answered(self, low: Tick, high: Tick, now: int) -> None:
         """Learn that the ticks between two are known now."""

@@ -238,6 +238,8 @@ class SubscriptionChecker:
 
     def began_anew(self) -> None:
         """A subscription that is not durable begins anew: its present filter governs from here."""
+        if self.changing or any(view.is_between_filters for view in self.views.values()):
+            self._merged = None  # the new filter looks again at ticks that were merged
         self._change = None
         self._switches = {}
         for view in self.views.values():

@@ -116,6 +116,11 @@ class View:
         """Whether there is a position to go on from."""
         return self.known or self.first is not None
 
+    @property
+    def is_between_filters(self) -> bool:
+        """Whether an earlier filter governs what has not come yet."""
+        return any(end > self.cursor for end, _ in self.segments)
+
     def place_at(self, tick: int, *, past: bool) -> None:
         """Go on after a tick, back or forth; in the ``past`` nothing may keep the log yet."""
         if not self.begun and self.limit is None:

@@ -337,8 +337,8 @@ class SubscriberHost:
             touched, self._touched = self._touched, {}
             for subscription in touched.values():
                 if not subscription.ended:
-                    subscription.drain()
                     subscription.review_answer()
+                    subscription.drain()
                     subscription.review_change()
 
     # --- the disk ----------------------------------------------------------------------------------

@@ -1,0 +1,392 @@
+"""Worked examples of streams and subscriptions, with whole brokers, step by step.
+
+The numbers (14.1, …) are those of the rules' own list. Each story is played by the rules, and again
+with a rule taken out, and then goes wrong as the second test says.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+from gapless.core.ids import PubendId, VirtualTime
+from gapless.core.ticks import Tick
+from gapless.delivery.horizon import DoubtHorizon
+from gapless.delivery.istream import Stream
+from gapless.delivery.members import Membership
+from gapless.delivery.router import Router
+from gapless.delivery.subscribers.segments import Segment
+from gapless.delivery.subscribers.strand import FOREVER, Strand
+from gapless.delivery.subscribers.subend import Subend
+from gapless.delivery.subscribers.subscription import Subscription
+from gapless.messages.clients import Begin, BeginKind, Subscribed
+from gapless.messages.propagation import TableDelta, TableFull
+from gapless.messages.records import MemberRecord
+from gapless.messages.streams import Frame, Nack, Piece, Report
+from gapless.sim.plants import patched
+from tests.scenarios.brokers import Subscriber, World, of, shb
+
+P, R = PubendId("P"), PubendId("R")
+
+
+# --- 14.1 a lost frame and its nack through two hops ----------------------------------------------
+
+
+def lost_frame(*, cache_lost: bool = False) -> tuple[World, Subscriber]:
+    """p - a - n: a has sent two frames when the link to n is cut."""
+    world = World("p-a-n")
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "price > 10")
+    world.subscriber("a", "y", "price < 0")  # for whom a goes on while n is cut off
+    world.run(s=1)
+    ann.publish("e23", price=23)  # 1
+    world.run(ms=50)
+    world.cut("a", "n")  # 2
+    ann.publish("e27", price=27)
+    ann.publish("e32", price=2)
+    world.run(ms=50)
+    if cache_lost:
+        world.restart("a")
+        world.run(s=1)
+    world.heal("a", "n")
+    world.run(s=1)
+    ann.publish("e36", price=36)  # 3
+    world.run(s=1)
+    return world, x
+
+
+def test_14_1_a_lost_frame_is_asked_for_and_comes_from_the_next_broker() -> None:
+    world, x = lost_frame()
+    assert x.events == ["e23", "e27", "e36"]
+    (low, high), *_ = [each for nack in world.sent_over(Nack, "n", "a") for each in nack.ranges]
+    again = [frame for frame in world.sent_over(Frame, "a", "n") if not frame.first]
+    told = [event.payload for frame in again for event in frame.piece.publications]
+    assert told == [b"e27"], "e32 does not match: it is filtered, also when it is asked for"
+    assert low <= again[0].piece.publications[0].tick <= high
+    assert world.sent_over(Nack, "a", "p") == [], "a knew it all"
+
+
+def test_14_1_if_the_next_broker_has_forgotten_the_log_is_asked() -> None:
+    world, x = lost_frame(cache_lost=True)
+    assert x.events == ["e23", "e27", "e36"]
+    assert world.sent_over(Nack, "a", "p")
+
+
+def test_14_1_without_curiosity_what_was_lost_holds_up_everything_behind_it() -> None:
+    def ask_nothing(_subend: Subend) -> None:
+        """Wait for the gap to close by itself."""
+
+    with patched(Subend, "_ask", ask_nothing):
+        _, x = lost_frame()
+    assert x.events == ["e23"]
+
+
+def test_14_1_without_passing_nacks_on_a_router_that_has_forgotten_is_a_dead_end() -> None:
+    def answer_what_is_known_only(_router: Router, _routed: object, _unknown: object) -> None:
+        """Let the receiver ask again."""
+
+    with patched(Router, "_inquire", answer_what_is_known_only):
+        _, x = lost_frame(cache_lost=True)
+    assert x.events == ["e23"]
+
+
+def test_14_1_without_the_doubt_horizon_a_gap_is_taken_for_silence() -> None:
+    def everything_known(horizon: DoubtHorizon, stream: Stream) -> list[Piece]:
+        return stream.known(horizon.tick + 1, stream.top)
+
+    def leap(horizon: DoubtHorizon, piece: Piece) -> None:
+        horizon.skip_to(piece.high)
+
+    with (
+        patched(DoubtHorizon, "next_pieces", everything_known),
+        patched(DoubtHorizon, "pass_over", leap),
+    ):
+        _, x = lost_frame()
+    assert x.events == ["e23", "e36"], "e27 is lost without a word"
+
+
+# --- 14.2 late subscriber across a cut link -------------------------------------------------------
+
+
+class LateSubscriber:
+    """PT figure 1. P at b1; b1 - b2 - {b3, b4}; s1 at b3 has started when b1 - b2 is cut."""
+
+    def __init__(self) -> None:
+        world = World("b1-b2-b3", "b2-b4")
+        ann = world.publisher("b1")
+        self.s1 = world.subscriber("b3", "s1", "one = TRUE")
+        world.run(s=1)
+        world.cut("b1", "b2")
+        self.s2 = world.subscriber("b4", "s2", "two = TRUE")  # 1
+        world.run(s=2)
+        self.told = self.s2.of_kind(Subscribed)[-1]
+        ann.publish("p1", one=True, two=True)  # 2
+        ann.publish("p2", one=False, two=True)
+        ann.publish("p3", one=True, two=True)
+        world.run(s=1)
+        news = world.hold(of(TableDelta, TableFull, source="b2", target="b1"))
+        world.heal("b1", "b2")  # 3
+        world.run(s=1)
+        ann.publish("p4", one=False, two=True)  # b1 does not know of s2, and filters
+        world.run(s=1)
+        self.while_unknown = dict(self.s2.starts)
+        news.release()  # 4
+        world.run(s=1)
+        ann.publish("p5", one=True, two=True)  # 5
+        world.run(s=1)
+        self.missed = [
+            label
+            for label, tick in ann.ticks.items()
+            if tick > self.s2.starts[P] and label not in self.s2.events
+        ]
+        """What s2 wants, after the position that it was told, and was not given."""
+
+
+def test_14_2_a_late_subscriber_starts_behind_the_cut_and_sees_no_gap() -> None:
+    story = LateSubscriber()
+    assert [each.pubend for each in story.told.waiting] == [P], "the call names what it waits for"
+    assert "reached" in story.told.waiting[0].reason
+    assert story.s1.events == ["p1", "p3", "p5"]
+    assert story.while_unknown == {}
+    assert story.s2.events == ["p5"]
+    assert story.s2.gaps == []
+    assert story.missed == []
+
+
+def test_14_2_without_start_points_a_filtered_event_looks_like_silence() -> None:
+    with start_where_the_stream_is():
+        story = LateSubscriber()
+    assert story.s2.events == ["p5"]
+    assert story.missed == ["p4"]
+
+
+def start_where_the_stream_is() -> ExitStack:
+    """Take R44 (1) and (2) out: whoever is fed starts, whatever the regime says."""
+
+    def start_at_once(subend: Subend, low: Tick, _time: VirtualTime | None) -> None:
+        for strand in [*subend._waiting.values()]:
+            strand.offer_start(low, VirtualTime(2**62, 0))
+
+    stack = ExitStack()
+    stack.enter_context(patched(Subend, "_start_strands", start_at_once))
+    stack.enter_context(patched(Subend, "_covered", lambda _subend, _time: True))
+    stack.enter_context(patched(Segment, "reached_by", lambda _segment, _time: True))
+    return stack
+
+
+# --- 14.6 filter change ---------------------------------------------------------------------------
+
+
+class ConnectedChange:
+    """x at s changes A to B; P is fed, R is behind a barrier."""
+
+    def __init__(self) -> None:
+        world = World("p-s-r", filter_wait_s=2)
+        self.pann, self.rann = world.publisher("p", "P"), world.publisher("r", "R")
+        self.x = x = world.subscriber("s", "x", "kind = 'A'")
+        world.run(s=1)
+        self.pann.publish("a1", kind="A")
+        self.pann.publish("b1", kind="B")
+        self.rann.publish("ra1", kind="A")
+        world.run(ms=200)
+        world.cut("s", "r")
+        change = x.set_filter("kind = 'B'")
+        self.pann.publish("a2", kind="A")  # B has not come to p yet
+        world.run(s=1)
+        self.barred = world.horizon("s", R)
+        self.pann.publish("a3", kind="A")
+        self.pann.publish("b3", kind="B")
+        self.rann.publish("ra2", kind="A")
+        self.rann.publish("rb2", kind="B")
+        world.run(s=3)
+        self.switched = x.switched(change)
+        self.roots = [str(root) for root in world["s"].tables.leaf.roots]
+        news = world.hold(of(TableDelta, TableFull, source="s", target="r"))
+        world.heal("s", "r")
+        world.run(s=1)  # r fills the gap, as far as it knows what s wants
+        news.release()
+        world.run(s=1)
+        self.rann.publish("ra3", kind="A")
+        self.rann.publish("rb3", kind="B")
+        world.run(s=1)
+
+    def events_of(self, pubend: PubendId) -> list[str]:
+        return [each.payload.decode() for of, each in self.x.publications if of == pubend]
+
+
+def test_14_6_a_filter_changes_where_each_stream_reaches_it_or_after_a_while_where_it_is() -> None:
+    story = ConnectedChange()
+    assert story.switched is not None
+    assert story.pann.ticks["a2"] <= story.switched[P] < story.pann.ticks["a3"]
+    assert story.switched[R] == story.barred
+    assert story.roots == ["kind = 'B'"], "nobody needs A any more"
+    assert story.events_of(P) == ["a1", "a2", "b3"]
+    assert story.events_of(R) == ["ra1", "rb2", "rb3"], "rb2 comes from the log"
+
+
+def test_14_6_without_the_switch_by_position_the_call_waits_as_long_as_the_barrier() -> None:
+    with patched(Subscription, "_switch_by_position", lambda _subscription: None):
+        story = ConnectedChange()
+    assert story.switched is None
+    assert "rb2" not in story.events_of(R)
+
+
+def test_14_6_without_the_read_what_lies_before_the_new_start_is_lost() -> None:
+    def stay_live(strand: Strand) -> None:
+        if strand.next is not None:
+            strand.switch(strand.subend.horizon or 0)
+
+    with (
+        patched(Strand, "switch_now", stay_live),
+        patched(Subend, "_covered", lambda _subend, _time: True),
+    ):
+        story = ConnectedChange()
+    assert story.switched is not None
+    assert story.switched[R] < story.rann.ticks["rb2"]
+    assert story.events_of(R) == ["ra1", "rb3"]
+
+
+def disconnected_change() -> Subscriber:
+    """A durable subscription gets another filter while its client is away."""
+    world = World("p-s")
+    ann = world.publisher("p")
+    x = world.subscriber("s", "x", "kind = 'A'", durable=True)
+    world.run(s=1)
+    ann.publish("a60", kind="A")
+    seen = ann.publish("a64", kind="A")
+    world.run(ms=200)
+    x.acknowledge(P, ann.ticks["a60"])
+    world.run(s=1)
+    x.leave()
+    ann.publish("a100", kind="A")
+    ann.publish("b110", kind="B")
+    world.run(ms=200)
+    x.connect()
+    change = x.set_filter("kind = 'B'")
+    world.run(ms=100)
+    switched = x.switched(change)
+    assert switched is not None, "it is answered at once"
+    assert ann.ticks["b110"] <= switched[P]
+    x.leave()
+    ann.publish("a140", kind="A")
+    ann.publish("b150", kind="B")
+    world.run(ms=200)
+    x.come_back(Begin(BeginKind.POSITION, ((P, seen),)))
+    world.run(s=1)
+    ann.publish("a160", kind="A")
+    ann.publish("b170", kind="B")
+    world.run(s=1)
+    return x
+
+
+def test_14_6_an_absent_client_gets_the_old_filter_up_to_the_change_and_the_new_one_after() -> None:
+    assert disconnected_change().events == ["a60", "a64", "a100", "b150", "b170"]
+
+
+def test_14_6_without_segments_the_new_filter_is_taken_for_the_past() -> None:
+    def newest(strand: Strand, _tick: Tick) -> tuple[Segment, Tick]:
+        return strand.segment, FOREVER
+
+    with patched(Strand, "governing", newest):
+        x = disconnected_change()
+    assert x.events == ["a60", "a64", "b110", "b150", "b170"], "a100 is lost, b110 never was wanted"
+
+
+# --- 14.7 a new host while the log is being released ----------------------------------------------
+
+
+class NewHost:
+    """Hosts c and d keep up, and the log is released behind them, when e begins."""
+
+    def __init__(self) -> None:
+        world = self.world = World("p-a-c", "a-d", "a-e")
+        ann = world.publisher("p")
+        for name in ("c", "d"):
+            world.subscriber(name, f"s{name}", "TRUE")
+        world.run(s=1)
+        report = world.hold(of(Report, source="e", target="a"))
+        self.s3 = s3 = world.subscriber("e", "s3", "TRUE")  # 1
+        world.run(s=1)
+        ann.publish("e205")  # 2
+        world.run(s=2)
+        self.early = (world.released("p", P) >= ann.ticks["e205"], world.member("p", P, "e"))
+        self.lost = world.lose(of(Frame, source="a", target="e"))
+        nack = world.hold(of(Nack, source="e", target="a"))
+        report.release()  # 3
+        world.wait(lambda: bool(s3.starts))
+        self.row = world.member("p", P, "e")
+        ann.publish("e211")
+        world.run(s=2)  # 4: c and d report, e lost it
+        self.kept = world.released("p", P) < ann.ticks["e211"]
+        self.lost.end()
+        world.restart("a")  # whose cache could help otherwise
+        nack.release()
+        world.run(s=3)
+
+
+def test_14_7_a_host_that_has_started_is_a_member_whose_log_is_kept() -> None:
+    story = NewHost()
+    assert story.early == (True, None), "no report, no member, and nothing is kept"
+    assert story.row is not None
+    assert story.row.floor <= story.s3.starts[P], "the row is on disk before it starts"
+    assert story.lost.messages
+    assert story.kept
+    assert story.s3.events == ["e211"]
+    assert story.s3.gaps == []
+
+
+def test_14_7_without_the_row_that_is_written_with_the_regime_the_log_is_released_too_early() -> None:
+    def no_rows(_members: Membership, *_of: Any) -> list[MemberRecord]:
+        return []
+
+    with patched(Membership, "rows_for", no_rows):
+        story = NewHost()
+    assert story.s3.starts
+    assert not story.kept
+    assert story.s3.events == []
+
+
+def rejoining() -> tuple[World, MemberRecord | None, MemberRecord | None]:
+    """A host leaves; a report that a router sent before arrives afterwards; later it joins again."""
+    world = World("p-a-e", linger_s=2)
+    ann = world.publisher("p")
+    s3 = world.subscriber("e", "s3", "TRUE")
+    world.run(s=1)
+    first = world.member("p", P, "e")
+    assert first is not None
+    late = world.repeat(of(Report, source="a", target="p"))
+    world.run(s=1)
+    s3.end()
+    world.run(s=4)
+    assert world.member("p", P, "e") is None
+    late.release()
+    world.run(s=1)
+    ann.publish("e1")
+    world.run(s=2)
+    after = world.member("p", P, "e")
+    world.subscriber("e", "s4", "TRUE")
+    world.run(s=1)
+    again = world.member("p", P, "e")
+    assert again is not None
+    assert again.join > first.join
+    return world, after, again
+
+
+def test_14_7_a_report_from_before_a_host_left_is_ignored() -> None:
+    world, after, again = rejoining()
+    assert after is None
+    assert again is not None
+    assert world.pubend("p", P).vector(world.pubend("p", P).regime) is not None
+
+
+def test_14_7_without_the_memory_of_who_left_a_late_report_pins_the_log() -> None:
+    def forget_at_once(members: Membership, host: Any, join: Any, now: int) -> bool:
+        gone = leave(members, host, join, now)
+        members._left.clear()
+        return gone
+
+    leave = Membership.leave
+    with patched(Membership, "leave", forget_at_once):
+        _, after, _ = rejoining()
+    assert after is not None
+    assert after.shb == shb("e")

@@ -1,0 +1,461 @@
+"""Runs that break naive streams, with whole brokers: regimes, silence, lives, membership.
+
+The names (A6, …) are those of the rules' own list. Each story is played by the rules, and again with
+its rule taken out, and then goes wrong as the second test says. P is a pubend at p.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+
+from gapless.core.ids import Entry, Join, PubendId, ShbId
+from gapless.core.parameters import us
+from gapless.core.ticks import Tick
+from gapless.delivery import istream, knowledge
+from gapless.delivery.acks import Reports
+from gapless.delivery.members import Claim, Membership
+from gapless.delivery.pubend import Pubend, _Pending
+from gapless.delivery.subscribers.strand import Strand
+from gapless.delivery.subscribers.subend import Subend
+from gapless.messages.clients import Begin, BeginKind
+from gapless.messages.propagation import TableDelta, TableFull
+from gapless.messages.records import LifeRecord, MemberRecord, Record, RegimeRecord, Store
+from gapless.messages.streams import Frame, Member, Nack, Piece, Report
+from gapless.sim.plants import patched
+from tests.scenarios.brokers import Disk, Publisher, Subscriber, World, of, shb
+
+P, W = PubendId("P"), PubendId("W")
+
+
+def owed_and_missing(ann: Publisher, subscriber: Subscriber, *labels: str) -> list[str]:
+    """Return what lies behind the start that a subscriber was told and was not given to it."""
+    start = subscriber.starts.get(ann.pubend, 2**62)
+    return [
+        label for label in labels if ann.ticks[label] > start and label not in subscriber.events
+    ]
+
+
+# --- A6: the number of a regime -------------------------------------------------------------------
+
+
+def clock_back_at_the_pubend() -> tuple[Subscriber, Subscriber]:
+    """p crashes; with its clock set back, V^m changes in the second in which it changed before."""
+    world = World("p-n")
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "kind = 'X'")
+    world.run(s=3)
+    world.restart("p", clock_back_s=3)
+    ann.connect()
+    world.run(ms=500)
+    y = world.subscriber("n", "y", "kind = 'Y'")
+    world.run(s=3)
+    ann.open()
+    ann.publish("x1", kind="X")
+    ann.publish("y1", kind="Y")
+    world.run(s=1)
+    return x, y
+
+
+def test_a6_a_regime_number_means_one_vector_for_ever_whatever_the_clock_says() -> None:
+    x, y = clock_back_at_the_pubend()
+    assert (x.events, y.events) == (["x1"], ["y1"])
+
+
+def test_a6_with_numbers_from_a_clock_a_new_vector_is_read_as_an_old_one() -> None:
+    def number_by_the_clock(pubend: Pubend, vector: dict[ShbId, Entry]) -> None:
+        second = pubend._context.clock // us(s=1)
+        number = second + 1 if pubend.regime == second else second
+        with patched(Pubend, "regime", property(lambda _: number - 1)):
+            open_regime(pubend, vector)
+
+    open_regime = Pubend._open_regime
+    with patched(Pubend, "_open_regime", number_by_the_clock):
+        _, y = clock_back_at_the_pubend()
+    assert y.starts == {}, "the regime that serves y looks like one that does not"
+
+
+# --- A7: merged silence ---------------------------------------------------------------------------
+
+
+def silence_before_a_start() -> list[str]:
+    """An event that only y wants is filtered, and told as silence with the regime that y waits for."""
+    world = World("p-n", silence_ms=900)
+    ann = world.publisher("p")
+    world.subscriber("n", "x", "kind = 'X'")
+    world.run(s=2)
+    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+    y = world.subscriber("n", "y", "kind = 'Y'")
+    world.run(ms=100)
+    ann.publish("e7", kind="Y")
+    news.release()
+    world.run(s=1)
+    ann.publish("e21", kind="Y")
+    world.run(s=1)
+    assert y.events == ["e21"]
+    return owed_and_missing(ann, y, "e7", "e21")
+
+
+def test_a7_a_piece_lies_in_one_regime_so_nobody_starts_on_what_was_filtered_before() -> None:
+    assert silence_before_a_start() == []
+
+
+def test_a7_when_silences_of_two_regimes_are_merged_a_start_comes_too_early() -> None:
+    def touching(left: Piece, right: Piece) -> bool:
+        return left.high + 1 == right.low and not right.publications
+
+    def merged(left: Piece, right: Piece) -> Piece:
+        return Piece(left.low, right.high, right.regime, 0, left.publications + right.publications)
+
+    with ExitStack() as stack:
+        stack.enter_context(patched(knowledge, "joinable", touching))
+        stack.enter_context(patched(knowledge, "join", merged))
+        stack.enter_context(patched(istream, "join", merged))
+        stack.enter_context(patched(istream, "_is_cheap_to_join", touching))
+        missing = silence_before_a_start()
+    assert missing == ["e7"]
+
+
+# --- A8: silence, a crash, and the clock back -----------------------------------------------------
+
+
+def silence_then_clock_back() -> tuple[dict[str, Tick], list[str]]:
+    """An idle pubend has told silence when it crashes and its clock is set back."""
+    world = World("p-n")
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=5)
+    world.restart("p", clock_back_s=4)
+    ann.connect()
+    world.run(s=1)
+    ann.open()
+    ann.publish("e1")
+    world.run(s=1)
+    return ann.ticks, x.events
+
+
+def test_a8_what_was_told_silent_before_a_crash_stays_silent() -> None:
+    acknowledged, events = silence_then_clock_back()
+    assert [*acknowledged] == events == ["e1"]
+
+
+def test_a8_without_the_ceiling_an_acknowledged_event_is_never_delivered() -> None:
+    def promise(pubend: Pubend, need: Tick) -> None:
+        pubend._raised(need)
+
+    def without_ceiling(pubend: Pubend, *, ceiling: Tick = 0, released: Tick = 0) -> Store:
+        del ceiling
+        store = change(pubend, released=released)
+        assert isinstance(store.record, msgspec.Struct)
+        return Store(msgspec.structs.replace(store.record, ceiling=0))
+
+    change = Pubend._change
+    with (
+        patched(Pubend, "_raise_ceiling", promise),
+        patched(Pubend, "_change", without_ceiling),
+    ):
+        acknowledged, events = silence_then_clock_back()
+    assert [*acknowledged] == ["e1"]
+    assert events == []
+
+
+# --- A9: the life of a broker ---------------------------------------------------------------------
+
+
+def host_with_its_clock_back() -> Subscriber:
+    """A subscriber host restarts with its clock an hour back."""
+    world = World("p-n")
+    ann = world.publisher("p")
+    world.subscriber("n", "x", "kind = 'X'")
+    world.run(s=1)
+    world.restart("n", clock_back_s=3_600)
+    y = world.subscriber("n", "y", "kind = 'Y'")
+    world.run(s=2)
+    ann.publish("y1", kind="Y")
+    world.run(s=1)
+    return y
+
+
+def test_a9_a_life_grows_from_start_to_start_whatever_the_clock_says() -> None:
+    y = host_with_its_clock_back()
+    assert y.events == ["y1"]
+
+
+def test_a9_with_a_life_from_the_clock_a_host_is_taken_for_its_own_past() -> None:
+    def without_lives(disk: Disk) -> list[Record]:
+        return [each for each in load(disk) if not isinstance(each, LifeRecord)]
+
+    load = Disk.load
+    with patched(Disk, "load", without_lives):
+        y = host_with_its_clock_back()
+    assert y.starts == {}, "sessions of a smaller life are refused, so it is alone"
+
+
+# --- A10, A11: registration and V^m ---------------------------------------------------------------
+
+
+def listed_by_tables(members: Membership, claim: Claim, now: int) -> dict[ShbId, Entry]:
+    """V^m of all hosts that some table claims, whether they asked for the pubend or not."""
+    del members, now
+    claims = {host: claim(host) for host in map(shb, "pace")}
+    return {host: entry for host, entry in claims.items() if entry is not None}
+
+
+class RegistrationUnderWay:
+    """The table of a new host e comes to p before its report; c keeps up all the time."""
+
+    def __init__(self) -> None:
+        world = World("p-a-c", "a-e")
+        self.ann = ann = world.publisher("p")
+        world.subscriber("c", "s1", "TRUE")
+        world.run(s=1)
+        reports = world.hold(of(Report, source="e", target="a"))
+        self.s3 = world.subscriber("e", "s3", "TRUE")
+        world.run(s=1)
+        lost = world.lose(of(Frame, source="a", target="e"))
+        nacks = world.hold(of(Nack, source="e", target="a"))
+        ann.publish("e211")
+        world.run(s=2)
+        lost.end()
+        world.restart("a")
+        nacks.end()
+        world.run(s=2)
+        reports.release()
+        world.run(s=2)
+        ann.publish("e240")
+        world.run(s=1)
+
+
+def test_a10_a_host_starts_only_when_the_row_that_keeps_the_log_for_it_is_written() -> None:
+    story = RegistrationUnderWay()
+    assert owed_and_missing(story.ann, story.s3, "e211", "e240") == []
+    assert story.s3.events == ["e240"]
+    assert story.s3.gaps == []
+
+
+def test_a10_with_registration_apart_from_v_m_the_log_is_released_under_a_started_host() -> None:
+    def rows_of_those_who_reported(
+        members: Membership, vector: dict[ShbId, Entry], start: Tick, released: Tick
+    ) -> list[MemberRecord]:
+        heard = {host: entry for host, entry in vector.items() if host in members._heard}
+        return rows_for(members, heard, start, released)
+
+    rows_for = Membership.rows_for
+    with (
+        patched(Membership, "vector", listed_by_tables),
+        patched(Membership, "rows_for", rows_of_those_who_reported),
+    ):
+        story = RegistrationUnderWay()
+    assert owed_and_missing(story.ann, story.s3, "e211", "e240") == ["e211"]
+    (gap,) = story.s3.gaps
+    assert gap.low <= story.ann.ticks["e211"] <= gap.high
+
+
+def weather_and_stocks() -> bool:
+    """A host wants the weather only; say whether the log of the stocks is released."""
+    world = World("p-c")
+    stocks = world.publisher("p", "P", "type = 'stock'")
+    weather = world.publisher("p", "W", "type = 'weather'")
+    x = world.subscriber("c", "x", "type = 'weather'")
+    world.run(s=1)
+    tick = stocks.publish("ibm", type="stock")
+    weather.publish("rain", type="weather")
+    world.run(s=3)
+    assert x.events == ["rain"]
+    return world.released("p", P) >= tick
+
+
+def test_a11_who_never_asked_for_a_pubend_does_not_keep_its_log() -> None:
+    assert weather_and_stocks()
+
+
+def test_a11_with_membership_by_tables_alone_the_log_is_pinned() -> None:
+    def rows_of_all(
+        members: Membership, vector: dict[ShbId, Entry], start: Tick, released: Tick
+    ) -> list[MemberRecord]:
+        for host, entry in vector.items():
+            row = MemberRecord(P, host, Join(0, 0), entry.time, False, False, start - 1)
+            members._rows.setdefault(host, row)
+        return rows_for(members, vector, start, released)
+
+    rows_for = Membership.rows_for
+    with (
+        patched(Membership, "vector", listed_by_tables),
+        patched(Membership, "rows_for", rows_of_all),
+    ):
+        assert not weather_and_stocks()
+
+
+# --- A12: leases ----------------------------------------------------------------------------------
+
+
+def one_lags() -> tuple[Subscriber, Subscriber]:
+    """Hosts c and d are reported as one group; z at c acknowledges, y at d does not."""
+    world = World("p-a-c", "a-d", ack_groups=1, park_after_s=7, expire_after_s=8)
+    ann = world.publisher("p")
+    z = world.subscriber("c", "z", "TRUE", durable=True)
+    y = world.subscriber("d", "y", "TRUE", durable=True)
+    world.run(s=1)
+    for number in range(12):
+        ann.publish(f"e{number}")
+        world.run(ms=900)
+        if number >= 3:
+            z.acknowledge(P, ann.ticks[f"e{number - 3}"])
+    for each in (z, y):
+        each.leave()
+        each.come_back()
+    world.run(s=2)
+    return z, y
+
+
+def test_a12_who_is_heard_keeps_its_lease_however_far_its_group_lags() -> None:
+    z, y = one_lags()
+    numbers = [f"e{number}" for number in range(12)]
+    assert z.events == numbers + numbers[9:]
+    assert y.events == numbers + numbers
+    assert z.gaps == y.gaps == []
+
+
+def test_a12_with_a_lease_by_floor_the_group_of_a_laggard_loses_its_log() -> None:
+    def by_floor(members: Membership, claim: Claim, now: int) -> Any:
+        for row in members.rows():
+            if floors.get(row.shb, (-1, 0))[0] < row.floor:
+                floors[row.shb] = (row.floor, now)
+            members._heard_at[row.shb] = floors[row.shb][1]
+        return review(members, claim, now)
+
+    floors: dict[ShbId, tuple[Tick, int]] = {}
+    review = Membership.review
+    with patched(Membership, "review", by_floor):
+        z, _ = one_lags()
+    assert z.gaps, "z acknowledged all the time"
+
+
+def dead_host() -> MemberRecord:
+    """A host dies; return its row on the pubend's disk a while later."""
+    world = World("p-a-c", park_after_s=7)
+    world.publisher("p")
+    world.subscriber("c", "y", "TRUE", durable=True)
+    world.subscriber("a", "x", "TRUE")  # for whom a goes on
+    world.run(s=1)
+    world.crash("c")
+    world.run(s=10)
+    row = world.member("p", P, "c")
+    assert row is not None
+    return row
+
+
+def test_a12_only_what_was_heard_lately_is_reported_on() -> None:
+    assert dead_host().parked
+
+
+def test_a12_a_router_that_repeats_old_reports_keeps_the_dead_alive() -> None:
+    def remember_for_ever(reports: Reports) -> None:
+        reports._context.after(us(ms=500), reports._tick)
+        reports._pass_on()
+
+    with (
+        patched(Reports, "_tick", remember_for_ever),
+        patched(Reports, "session_closed", lambda _reports, _peer: None),
+    ):
+        assert not dead_host().parked
+
+
+# --- A13: a need below a floor --------------------------------------------------------------------
+
+
+def moved_client() -> Subscriber:
+    """A client moves from c to d with an old position; d has reported more, and a report is late."""
+    world = World("p-c", "p-d", prefetch_max=1, read_chunk_bytes=1)
+    ann = world.publisher("p")
+    x = world.subscriber("c", "x", "TRUE", durable=True)
+    world.subscriber("d", "y", "TRUE")
+    world.run(s=1)
+    for number in range(50, 56):
+        ann.publish(f"e{number}")
+        world.run(ms=300)
+    x.acknowledge(P, ann.ticks["e50"])
+    late = world.repeat(of(Report, source="d", target="p"))
+    world.run(s=1)
+    late.end()
+    begin = Begin(BeginKind.POSITION, ((P, ann.ticks["e50"]),))
+    moved = world.subscriber("d", "x", "TRUE", durable=True, begin=begin, credit=1)
+    world.run(s=1)
+    x.end()  # at c, where it was
+    world.run(s=2)
+    overtaken = world.lose(of(Report, source="d", target="p"))
+    late.deliver()
+    world.run(s=1)
+    overtaken.end()
+    moved.give_credit(100)
+    world.run(s=2)
+    return moved
+
+
+def test_a13_a_start_in_the_past_holds_the_log_by_itself() -> None:
+    moved = moved_client()
+    assert moved.events == [f"e{number}" for number in range(51, 56)]
+    assert moved.gaps == []
+
+
+def test_a13_with_floors_that_fall_a_late_report_takes_the_past_away() -> None:
+    def falling(members: Membership, member: Member, tick: Tick, now: int) -> bool:
+        news = report(members, member, tick, now)
+        row = members._rows.get(member.shb)
+        if row is not None:
+            members._rows[member.shb] = msgspec.structs.replace(row, floor=tick)
+        return news
+
+    report = Membership.report
+    with (
+        patched(Membership, "report", falling),
+        patched(Strand, "hold_if_needed", lambda _strand, _position: None),
+    ):
+        moved = moved_client()
+    assert moved.gaps
+    assert len(moved.events) < 5
+
+
+# --- A14: released is not silent ------------------------------------------------------------------
+
+
+def expired_host() -> tuple[dict[str, Tick], Subscriber]:
+    """A host is cut off for so long that its membership ends and the log is released."""
+    world = World("p-n", park_after_s=7, expire_after_s=8)
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    ann.publish("e50")
+    world.run(s=1)
+    world.cut("p", "n")
+    ann.publish("e51")
+    ann.publish("e99")
+    world.run(s=12)
+    assert world.released("p", P) >= ann.ticks["e99"]
+    world.heal("p", "n")
+    world.run(s=2)
+    ann.publish("e101")
+    world.run(s=1)
+    return ann.ticks, x
+
+
+def test_a14_what_the_log_has_lost_is_told_as_a_gap() -> None:
+    ticks, x = expired_host()
+    assert x.events == ["e50", "e101"]
+    assert min(gap.low for gap in x.gaps) <= ticks["e51"]
+    assert max(gap.high for gap in x.gaps) >= ticks["e99"]
+
+
+def test_a14_with_released_ticks_taken_for_silence_nobody_learns_of_the_gap() -> None:
+    def skip(subend: Subend, up_to: Tick) -> None:
+        assert subend._horizon is not None
+        subend._horizon.skip_to(up_to)
+        subend._stream.raise_top(up_to)
+        subend._stream.forget_up_to(up_to)
+
+    with patched(Subend, "_lose", skip):
+        _, x = expired_host()
+    assert x.events == ["e50", "e101"]
+    assert x.gaps == []
