@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import random
 import weakref
 from collections.abc import Callable
 from enum import StrEnum
@@ -230,3 +231,23 @@ def test_groups_of_many_thousand_slots_stay_exact_while_they_grow_and_shrink(ker
     for number in range(0, size, 4):
         index.add(number, Filter(f"a = {number}"))
     assert index.match({"a": 5_000}) == {5_000, *range(4_961, 5_001, 2)}
+
+
+def test_places_that_were_freed_are_taken_again_and_stay_exact(kernel: str) -> None:
+    rng = random.Random(11)
+    index = MatchIndex(kernel=kernel)
+    starts: dict[int, int] = {}
+    for _ in range(6):
+        for number in rng.sample(range(700), 500):
+            if number in starts and rng.random() < 0.6:
+                index.remove(number)
+                del starts[number]
+            else:  # new, or another range in its old place
+                starts[number] = rng.randrange(1_000)
+                low = starts[number]
+                index.add(number, Filter(f"a BETWEEN {low} AND {low + 40} AND b > {low % 7}"))
+        for value in rng.sample(range(1_040), 20):
+            wanted = {
+                number for number, low in starts.items() if low <= value <= low + 40 and low % 7 < 3
+            }
+            assert index.match({"a": value, "b": 3}) == wanted

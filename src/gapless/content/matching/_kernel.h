@@ -51,14 +51,13 @@ static inline int highest_bit(uint64_t word) { int n = 0; while (word >>= 1) n++
 #endif
 
 /* Slots to verify are far apart in memory: asked for some steps ahead, they arrive in parallel. */
+static inline void expect(const void *memory, int lines) {
 #if defined(__GNUC__)
-static inline void expect(const void *memory) {
-    __builtin_prefetch(memory);
-    __builtin_prefetch((const char *)memory + 64);
-}
+    for (int i = 0; i < lines; i++) __builtin_prefetch((const char *)memory + 64 * i);
 #else
-static inline void expect(const void *memory) { (void)memory; }
+    (void)memory, (void)lines;
 #endif
+}
 
 static inline int same_text(PyObject *left, PyObject *right) {
     return left == right || (PyUnicode_GET_LENGTH(left) == PyUnicode_GET_LENGTH(right)
@@ -143,18 +142,42 @@ static inline int ranges_cover(const range_t *wide, const range_t *wide_end,
     return 1;
 }
 
-/* left[w] |= row[w] over a block; whether anything is left in keep & ~left. */
+/* What no row excludes, so many fours of words at a time: they stay in registers while the rows go
+ * by, of which there are many. A plain loop over words would write each sum back to memory. */
+#if defined(__GNUC__)
+typedef uint64_t four_t __attribute__((vector_size(32), aligned(8), may_alias));
+
+#define JOIN_FOURS(count)                                                           \
+    for (; at + 4 * (count) <= end; at += 4 * (count), left += 4 * (count)) {       \
+        four_t joined[count] = {{0}};                                               \
+        for (int r = 0; r < row_count; r++) {                                       \
+            const four_t *row = (const four_t *)(rows[r] + at);                     \
+            for (int i = 0; i < (count); i++) joined[i] |= row[i];                  \
+        }                                                                           \
+        for (int i = 0; i < (count); i++) {                                         \
+            joined[i] = ((const four_t *)(keep + at))[i] & ~joined[i];              \
+            ((four_t *)left)[i] = joined[i];                                        \
+            found |= joined[i];                                                     \
+        }                                                                           \
+    }
+#endif
+
+/* left = keep without all rows, over a block; whether anything is left. */
 VECTOR_CLONES static int any_left(uint64_t *left, uint64_t *const *rows, int row_count,
                                   const uint64_t *keep, int at, int words) {
+    const int end = at + words;
     uint64_t any = 0;
-    memset(left, 0, sizeof(uint64_t) * (size_t)words);
-    for (int r = 0; r < row_count; r++) {
-        const uint64_t *row = rows[r] + at;
-        for (int w = 0; w < words; w++) left[w] |= row[w];
-    }
-    for (int w = 0; w < words; w++) {
-        left[w] = keep[at + w] & ~left[w];
-        any |= left[w];
+#if defined(__GNUC__)
+    four_t found = {0};
+    JOIN_FOURS(8)
+    JOIN_FOURS(1)
+    any = found[0] | found[1] | found[2] | found[3];
+#endif
+    for (; at < end; at++, left++) {
+        uint64_t joined = 0;
+        for (int r = 0; r < row_count; r++) joined |= rows[r][at];
+        *left = keep[at] & ~joined;
+        any |= *left;
     }
     return any != 0;
 }

@@ -49,7 +49,7 @@ cdef extern from "_kernel.h" nogil:
         int16_t step
         uint8_t kind
 
-    void expect(const void *memory)
+    void expect(const void *memory, int lines)
     int lowest_bit(uint64_t word)
     int highest_bit(uint64_t word)
     int count_bounds(const double *at, double number)
@@ -74,6 +74,8 @@ ctypedef struct rule_t:
     uint32_t verified  # the first ranges; those behind them are implied by the access
 
 cdef enum:
+    LINE = 8  # words of a line of the processor's cache
+    SPREAD = 64  # words from which on rows are kept off each other's lines
     SMALL = 16  # slots that are verified one by one
     RESLICE_FACTOR = 8
     COLUMN_SHARE = 16  # an attribute has rows if one in so many slots of a group asks for it

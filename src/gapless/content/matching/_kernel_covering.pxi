@@ -156,7 +156,7 @@ cdef class Engine(Search):
                     rows = (rows & ~NUMBER_BITS  # has a hole, which the comparison of ranges sees
                             | <uint64_t>1 << lowest_bit(rows & NUMBER_BITS)
                             | <uint64_t>1 << highest_bit(rows & NUMBER_BITS))
-            count = self.gather(column, group.words, rows, rows == 0, count)
+            count = self.gather(column, group.stride, rows, rows == 0, count)
         return count
 
     cdef int rows_for(self, Group group, const range_t *ranges, const range_t *end) except -2:
@@ -169,7 +169,7 @@ cdef class Engine(Search):
                 column = group.column(ranges.attribute)
                 if column != NULL:
                     rows = ~allowed_rows(ranges, <Bounds>column.bounds) & column.ever_allowed
-                    count = self.gather(column, group.words, rows, True, count)
+                    count = self.gather(column, group.stride, rows, True, count)
                 elif (group.attribute != ranges.attribute or group.kind == ALWAYS) and (
                         group not in (<Attribute>self.by_number[ranges.attribute]).users):
                     return -1  # nobody here asks for it
@@ -177,7 +177,7 @@ cdef class Engine(Search):
             ranges = next_attribute(ranges)
         return count
 
-    cdef int gather(self, const column_t *column, size_t words, uint64_t rows, bint constrained,
+    cdef int gather(self, const column_t *column, size_t stride, uint64_t rows, bint constrained,
                     int count) except -1:
         cdef int needed = count + ROWS_STORED
         cdef uint64_t **old = self.rows
@@ -185,10 +185,10 @@ cdef class Engine(Search):
             self.row_capacity = needed * 2
             self.rows = <uint64_t **>grown(old, self.row_capacity * sizeof(uint64_t *))
         if constrained:
-            self.rows[count] = column.rows + words * CONSTRAINED_ROW
+            self.rows[count] = column.rows + stride * CONSTRAINED_ROW
             count += 1
         while rows:
-            self.rows[count] = column.rows + words * <size_t>lowest_bit(rows)
+            self.rows[count] = column.rows + stride * <size_t>lowest_bit(rows)
             count += 1
             rows &= rows - 1
         return count

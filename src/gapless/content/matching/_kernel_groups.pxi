@@ -66,21 +66,31 @@ ctypedef struct column_t:
     uint32_t attribute
 
 
+cdef inline size_t stride_of(size_t words) noexcept:
+    """Return how far apart the rows of so many words are.
+
+    Words double. At a power of two, the words of one position in all rows would fall into the same
+    few lines of the processor's cache and drive each other out; a line more spreads them.
+    """
+    return words if words < SPREAD else words + LINE
+
+
 cdef int reserve_column(column_t *column, size_t words, size_t old_words) except -1:
     """Make room for more positions."""
     cdef int row
-    cdef uint64_t *rows = <uint64_t *>grown(NULL, ROWS_STORED * words * sizeof(uint64_t))
-    memset(rows, 0, ROWS_STORED * words * sizeof(uint64_t))
+    cdef size_t stride = stride_of(words), old_stride = stride_of(old_words)
+    cdef uint64_t *rows = <uint64_t *>grown(NULL, ROWS_STORED * stride * sizeof(uint64_t))
+    memset(rows, 0, ROWS_STORED * stride * sizeof(uint64_t))
     if column.rows != NULL:
         for row in range(ROWS_STORED):
-            memcpy(rows + row * words, column.rows + row * old_words,
+            memcpy(rows + row * stride, column.rows + row * old_stride,
                    old_words * sizeof(uint64_t))
         PyMem_Free(column.rows)
     column.rows = rows
     return 0
 
 
-cdef int mark_column(column_t *column, const range_t *part, uint32_t position, size_t words,
+cdef int mark_column(column_t *column, const range_t *part, uint32_t position, size_t stride,
                      bint on) except -1:
     """Note (or forget) in which buckets the condition of a position cannot hold."""
     cdef uint64_t allowed = allowed_rows(part, <Bounds>column.bounds)
@@ -90,16 +100,16 @@ cdef int mark_column(column_t *column, const range_t *part, uint32_t position, s
     cdef int row
     if on:
         column.ever_allowed |= allowed
-        word[CONSTRAINED_ROW * words] |= bit
+        word[CONSTRAINED_ROW * stride] |= bit
     else:
-        word[CONSTRAINED_ROW * words] &= ~bit
+        word[CONSTRAINED_ROW * stride] &= ~bit
     while excluded:
         row = lowest_bit(excluded)
         excluded &= excluded - 1
         if on:
-            word[row * words] |= bit
+            word[row * stride] |= bit
         else:
-            word[row * words] &= ~bit
+            word[row * stride] &= ~bit
     return 0
 
 
@@ -112,7 +122,8 @@ cdef class Group:
     cdef uint32_t *slots
     cdef uint64_t *live
     cdef uint32_t count, top, capacity, sliced_at
-    cdef size_t words
+    cdef size_t words, stride
+    cdef size_t first_hole  # no word before this one has a free position below the top
     cdef column_t *columns
     cdef int column_count  # 0 while small
     cdef bint sliced
@@ -150,10 +161,11 @@ cdef class Group:
         cdef size_t word
         cdef uint32_t position = self.top
         if self.count < self.top:
-            for word in range(self.words):
-                if ~self.live[word]:
-                    position = <uint32_t>(word * 64 + lowest_bit(~self.live[word]))
-                    break
+            word = self.first_hole
+            while not ~self.live[word]:
+                word += 1
+            self.first_hole = word
+            position = <uint32_t>(word * 64 + lowest_bit(~self.live[word]))
         if position == self.capacity:
             self.double()
         if position == self.top:
@@ -161,6 +173,14 @@ cdef class Group:
         self.live[position >> 6] |= <uint64_t>1 << (position & 63)
         self.count += 1
         return position
+
+    cdef int give_position(self, uint32_t position) except -1:
+        """Leave a hole at a position."""
+        self.live[position >> 6] &= ~(<uint64_t>1 << (position & 63))
+        self.count -= 1
+        if position >> 6 < self.first_hole:
+            self.first_hole = position >> 6
+        return 0
 
     cdef int double(self) except -1:
         cdef uint32_t capacity = self.capacity * 2 if self.capacity else 2
@@ -173,6 +193,7 @@ cdef class Group:
             for i in range(self.column_count):
                 reserve_column(&self.columns[i], words, self.words)
             self.words = words
+            self.stride = stride_of(words)
         self.capacity = capacity
         return 0
 

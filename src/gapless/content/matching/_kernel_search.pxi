@@ -154,8 +154,10 @@ cdef class Search(Store):
         """Verify the slots of a group that its bit rows do not rule out."""
         cdef uint64_t left[BLOCK]
         cdef uint64_t bits
-        cdef size_t at = 0, word, words, top_words = (group.top + 63) >> 6
+        cdef size_t at = 0, word, words
+        cdef size_t top_words = min(group.words, ((<size_t>group.top + 255) >> 8) << 2)  # fours
         cdef int row_count = 0, pending = 0
+        cdef uint32_t slot
         cdef column_t *column
         if group.top == 0:
             return 0
@@ -165,7 +167,7 @@ cdef class Search(Store):
         self.reserve_rows(group.column_count)
         for row_count in range(group.column_count):
             column = &group.columns[row_count]
-            self.rows[row_count] = column.rows + group.words * <size_t>self.row_of(column)
+            self.rows[row_count] = column.rows + group.stride * <size_t>self.row_of(column)
         row_count = group.column_count
         while at < top_words and not self.complete:
             words = min(<size_t>BLOCK, top_words - at)
@@ -173,9 +175,10 @@ cdef class Search(Store):
                 for word in range(words):
                     bits = left[word]
                     while bits:
-                        self.pending[pending] = group.slots[(at + word) * 64 + lowest_bit(bits)]
-                        expect(self.rules[self.pending[pending]])
-                        expect(PyList_GET_ITEM(self.owners, self.pending[pending]))
+                        slot = group.slots[(at + word) * 64 + lowest_bit(bits)]
+                        self.pending[pending] = slot
+                        expect(self.rules[slot], 3)
+                        expect(PyList_GET_ITEM(self.owners, slot), 1)
                         bits &= bits - 1
                         pending += 1
                         if pending == PENDING:

@@ -65,7 +65,9 @@ cdef class Store:
             self.busy = False
 
     cdef uint32_t insert_alone(self, plan) except? 0xFFFFFFFF:
-        kind, name, keys = plan.access
+        access = plan.access
+        cdef int kind = access.kind
+        name, keys = access.attribute, access.values
         cdef Attribute attribute = self.attribute(name) if kind != ALWAYS else None
         cdef list groups = [self.group(kind, attribute, key, True) for key in keys or (None,)]
         cdef rule_t *rule = self.new_rule(plan, len(groups), attribute)
@@ -162,40 +164,47 @@ cdef class Store:
     cdef rule_t *new_rule(self, plan, uint32_t home_count, Attribute access) except NULL:
         """Lay a plan out in memory. What the access implies comes last, if it is needed at all:
         only to compare slots with each other."""
-        cdef list verified = [], implied = []
-        cdef uint32_t verified_count = 0, count
-        for part in plan.ranges:
-            if plan.implied and part[0] == access.name:
-                if self.covering:
-                    implied.append(part)
-            else:
-                verified.append(part)
-                verified_count += <uint32_t>len(part[1])
-        count = verified_count + <uint32_t>sum([len(part[1]) for part in implied])
+        cdef tuple ranges = plan.ranges
+        cdef tuple pair, alternatives
+        cdef list named = [], implied = []
+        cdef uint32_t verified = 0, count = 0
+        cdef bint is_implied = access is not None and plan.implied
+        for pair in ranges:
+            name, alternatives = pair
+            if not is_implied or name != access.name:
+                named.append(pair)
+                verified += <uint32_t>len(alternatives)
+            elif self.covering:
+                implied.append(pair)
+                count += <uint32_t>len(alternatives)
+        count += verified
+        named += implied
         cdef rule_t *rule = <rule_t *>grown(
             NULL, sizeof(rule_t) + home_count * sizeof(home_t) + count * sizeof(range_t))
         rule.check = NULL
         rule.home_count = home_count
         rule.range_count = count
-        rule.verified = verified_count
-        verified += implied
-        self.fill(ranges_of(rule), verified)
-        for part in verified:
-            (<Attribute>self.attributes[part[0]]).uses += 1
+        rule.verified = verified
+        self.fill(ranges_of(rule), named)
+        self.add_uses(ranges_of(rule), count)
         if access is not None:
             access.uses += 1
-        if plan.check is not None:
-            rule.check = <PyObject *>plan.check
-            Py_INCREF(plan.check)
+        check = plan.check
+        if check is not None:
+            rule.check = <PyObject *>check
+            Py_INCREF(check)
         return rule
 
     cdef int fill(self, range_t *part, list named) except -1:
         cdef Attribute attribute
-        cdef Py_ssize_t last
-        for name, alternatives in named:
+        cdef tuple pair, alternatives
+        cdef Py_ssize_t i, last
+        for pair in named:
+            name, alternatives = pair
             attribute = self.attribute(name)
             last = len(alternatives) - 1
-            for i, (kind, low, low_step, high, high_step, text) in enumerate(alternatives):
+            for i in range(last + 1):
+                kind, low, low_step, high, high_step, text = alternatives[i]
                 part.attribute = attribute.number
                 part.kind = kind
                 part.more = i < last
@@ -208,6 +217,13 @@ cdef class Store:
                     Py_INCREF(text)
                     part.text = <PyObject *>text
                 part += 1
+        return 0
+
+    cdef int add_uses(self, const range_t *part, uint32_t count) except -1:
+        cdef const range_t *end = part + count
+        while part < end:
+            (<Attribute>PyList_GET_ITEM(self.by_number, part.attribute)).uses += 1
+            part = next_attribute(part)
         return 0
 
     cdef Attribute attribute(self, str name):
@@ -290,8 +306,7 @@ cdef class Store:
             self.count_users(group, rule, -1)
         if group.sliced:
             self.mark(group, rule, position, False)
-        group.live[position >> 6] &= ~(<uint64_t>1 << (position & 63))
-        group.count -= 1
+        group.give_position(position)
         if group.count == 0:
             self.hang(group, self.by_number[group.attribute] if group.kind != ALWAYS else None,
                       None)
@@ -319,7 +334,7 @@ cdef class Store:
         while part < end:
             column = group.column(part.attribute)
             if column != NULL:  # else too few slots ask for it, and it is left to verification
-                mark_column(column, part, position, group.words, on)
+                mark_column(column, part, position, group.stride, on)
             part = next_attribute(part)
         return 0
 

@@ -24,9 +24,18 @@ class Guard:
         if self._busy:
             raise IndexBusyError
 
-    def __enter__(self) -> None:
-        self.check()
+    def enter(self) -> None:
+        """Go in, or raise if somebody is inside."""
+        if self._busy:
+            raise IndexBusyError
         self._busy = True
+
+    def leave(self) -> None:
+        """Come out again."""
+        self._busy = False
+
+    def __enter__(self) -> None:
+        self.enter()
 
     def __exit__(self, *_: object) -> None:
         self._busy = False

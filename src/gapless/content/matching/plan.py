@@ -18,10 +18,12 @@ closed and ints above 2**53 need no special case.
 from __future__ import annotations
 
 import enum
-import marshal
 import zlib
 from hashlib import blake2b
-from typing import Final, NamedTuple, TypeAlias
+from itertools import repeat
+from typing import Final, TypeAlias
+
+import msgspec
 
 from gapless.content import spans
 from gapless.content.conjunction import Conjunction
@@ -34,6 +36,7 @@ __all__ = ["Access", "AccessKind", "Kind", "Plan", "Planner", "Ranges", "encode_
 
 _EXACT_INT: Final = 2**53
 _SIMILAR: Final = 16
+_ZEROS: Final = repeat(0)
 
 
 class Kind(enum.IntEnum):
@@ -75,7 +78,7 @@ _NAN: Final[Alternative] = (Kind.NAN.value, 0.0, 0, 0.0, 0, None)
 _TEXT: Final[Alternative] = (Kind.TEXT.value, 0.0, 0, 0.0, 0, None)
 
 
-class Access(NamedTuple):
+class Access(msgspec.Struct, frozen=True, gc=False):
     """The way in. ``values`` are the points of EQUAL or the one prefix of PREFIX."""
 
     kind: AccessKind
@@ -83,7 +86,7 @@ class Access(NamedTuple):
     values: tuple[Value, ...]
 
 
-class Plan(NamedTuple):
+class Plan(msgspec.Struct, frozen=True, gc=False):
     """A conjunction as an engine takes it."""
 
     access: Access
@@ -99,7 +102,13 @@ class Plan(NamedTuple):
     """A digest of the conjunction: equal ones have the same, whatever their access."""
 
 
+# looked up once, as above
+_EQUAL: Final = AccessKind.EQUAL
+_PREFIX: Final = AccessKind.PREFIX
+_PRESENT: Final = AccessKind.PRESENT
 _ALWAYS: Final = Access(AccessKind.ALWAYS, "", ())
+
+_bytes_of: Final = msgspec.msgpack.Encoder().encode
 
 
 class Planner:
@@ -119,23 +128,32 @@ class Planner:
         unsaid: list[tuple[str, ValueSet]] = []
         equal: list[Access] = []
         prefixes: list[Access] = []
+        present: list[str] = []
         for name, allowed in conjunction.constraints:
-            interval = _plain_interval(allowed)
-            if interval is not None:  # by far the commonest that is no way in
+            cuts = allowed.numbers
+            if len(cuts) == 2 and not (
+                allowed.texts or allowed.bools or allowed.null or allowed.nan
+            ):
+                interval = _interval(cuts[0], cuts[1])  # by far the commonest
                 ranges.append((name, (interval,)))
+                present.append(name)
+                if interval[1] == interval[3] and (values := points((interval,))):
+                    equal.append(Access(_EQUAL, name, values))
                 continue
             alternatives, exact = _alternatives(allowed)
             ranges.append((name, alternatives))
+            if not allowed.null:
+                present.append(name)
             if not exact:
                 unsaid.append((name, allowed))
                 if stem := _common_prefix(allowed):
-                    prefixes.append(Access(AccessKind.PREFIX, name, (stem,)))
+                    prefixes.append(Access(_PREFIX, name, (stem,)))
             elif values := points(alternatives):
-                equal.append(Access(AccessKind.EQUAL, name, values))
+                equal.append(Access(_EQUAL, name, values))
         identity = _identity(ranges, unsaid, conjunction)
-        access = self._choose(conjunction, equal, prefixes)
-        implied = access.kind is AccessKind.EQUAL
-        if access.kind is AccessKind.PREFIX:
+        access = self._choose(equal, prefixes, present)
+        implied = access.kind is _EQUAL
+        if access.kind is _PREFIX:
             whole = ValueSet(texts=spans.prefix(str(access.values[0])))
             if (access.attribute, whole) in unsaid:
                 unsaid.remove((access.attribute, whole))
@@ -144,7 +162,7 @@ class Planner:
         if unsaid or conjunction.residuals:
             check = Conjunction(tuple(unsaid), conjunction.residuals)
         rivals = tuple(equal) if len(equal) > 1 else ()
-        stems = tuple((each.attribute, str(each.values[0])) for each in prefixes)
+        stems = tuple([(each.attribute, str(each.values[0])) for each in prefixes])
         return Plan(access, tuple(ranges), implied, check, stems, rivals, identity)
 
     def added(self, plan: Plan) -> None:
@@ -154,9 +172,10 @@ class Planner:
             for value in rival.values:
                 seen |= 1 << (_mark(value) % 1021)
             self._compared[rival.attribute] = seen
-        if plan.access.kind is AccessKind.PRESENT:
+        if plan.access.kind is _PRESENT:
+            required = self._required
             for name, _ in plan.ranges:
-                self._required[name] = self._required.get(name, 0) + 1
+                required[name] = required.get(name, 0) + 1
             anchor = plan.access.attribute
             self._anchored[anchor] = self._anchored.get(anchor, 0) + 1
 
@@ -167,9 +186,7 @@ class Planner:
             self._required.pop(name, None)
             self._anchored.pop(name, None)
 
-    def _choose(
-        self, conjunction: Conjunction, equal: list[Access], prefixes: list[Access]
-    ) -> Access:
+    def _choose(self, equal: list[Access], prefixes: list[Access], present: list[str]) -> Access:
         """Take the most selective way in: equality, then prefix, then presence."""
         if len(equal) == 1 and not (prefixes and isinstance(equal[0].values[0], bool)):
             return equal[0]
@@ -179,7 +196,6 @@ class Planner:
                 return best
         if prefixes:
             return max(prefixes, key=lambda access: len(str(access.values[0])))
-        present = [name for name, allowed in conjunction.constraints if not allowed.null]
         return self._anchor(present) if present else _ALWAYS
 
     def _selectivity(self, access: Access) -> tuple[bool, float]:
@@ -193,15 +209,13 @@ class Planner:
         Among about equally rare ones take the one that already leads to most slots: events then
         visit few large groups and not many small ones.
         """
-        required = self._required.get
-        uses = [required(name, 0) for name in present]
-        limit = 2 * min(uses) + _SIMILAR
-        anchored = self._anchored.get
+        required, anchored = self._required.get, self._anchored.get
+        limit = 2 * min(map(required, present, _ZEROS)) + _SIMILAR
         chosen, most = "", -1
-        for name, count in zip(present, uses, strict=True):
-            if count <= limit and (slots := anchored(name, 0)) > most:
+        for name in present:
+            if required(name, 0) <= limit and (slots := anchored(name, 0)) > most:
                 chosen, most = name, slots
-        return Access(AccessKind.PRESENT, chosen, ())
+        return Access(_PRESENT, chosen, ())
 
 
 def _mark(value: Value) -> int:
@@ -230,37 +244,35 @@ def _identity(
 ) -> bytes:
     """Return 120 bits that stand for the conjunction: no two ever met have the same.
 
-    So a table of a million conjunctions need not keep a million trees of Python objects. Version
-    2 of marshal writes equal values as equal bytes; later versions write references as well.
+    So a table of a million conjunctions need not keep a million trees of Python objects.
     """
     rest = repr((unsaid, conjunction.residuals)) if unsaid or conjunction.residuals else ""
-    return blake2b(marshal.dumps((ranges, rest), 2), digest_size=15).digest()
+    try:
+        written = _bytes_of((ranges, rest))
+    except UnicodeEncodeError:  # half of a surrogate pair, which no filter of ours has
+        written = repr((ranges, rest)).encode()
+    return blake2b(written, digest_size=15).digest()
 
 
 def _interval(low: Cut, high: Cut) -> Alternative:
     # a cut above its value excludes it as a low end, a cut below its value as a high end
-    low_double, low_step = encode_number(low[0])
-    high_double, high_step = encode_number(high[0])
-    return _NUMBER, low_double, low_step + low[1], high_double, high_step + high[1] - 1, None
-
-
-def _plain_interval(allowed: ValueSet) -> Alternative | None:
-    """Return a set that is one interval between two different doubles as what it is, else None."""
-    cuts = allowed.numbers
-    if len(cuts) != 2 or allowed.texts or allowed.bools or allowed.null or allowed.nan:
-        return None
-    (low, above), (high, beyond) = cuts
-    if type(low) is not float or type(high) is not float or low == high:
-        return None
-    return _NUMBER, low, above, high, beyond - 1, None
+    start, above = low
+    end, beyond = high
+    if type(start) is not float:
+        start, lost = encode_number(start)
+        above += lost
+    if type(end) is not float:
+        end, lost = encode_number(end)
+        beyond += lost
+    return _NUMBER, start, above, end, beyond - 1, None
 
 
 def _alternatives(allowed: ValueSet) -> tuple[tuple[Alternative, ...], bool]:
     """Return the alternatives of a set, and whether they say all of it."""
     cuts = allowed.numbers
-    if len(cuts) == 2 and not (allowed.texts or allowed.bools or allowed.null or allowed.nan):
-        return (_interval(cuts[0], cuts[1]),), True
-    found = [_interval(cuts[i], cuts[i + 1]) for i in range(0, len(cuts), 2)]
+    found: list[Alternative] = []
+    if cuts:
+        found += [_interval(cuts[i], cuts[i + 1]) for i in range(0, len(cuts), 2)]
     exact = True
     if allowed.texts:
         values = spans.points(allowed.texts)

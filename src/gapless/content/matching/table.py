@@ -29,8 +29,11 @@ class SlotTable:
 
     def acquire(self, conjunction: Conjunction) -> int:
         """Return the conjunction's slot, made if it is new, with one owner more."""
-        with self._guard:
+        self._guard.enter()
+        try:
             return self._acquire(conjunction)
+        finally:
+            self._guard.leave()
 
     def _acquire(self, conjunction: Conjunction) -> int:
         plan = self._planner.plan(conjunction)
@@ -69,18 +72,23 @@ class SlotTable:
 
     def release(self, slot: int) -> None:
         """Take one owner off a slot; the last one takes the slot along."""
-        with self._guard:
+        self._guard.enter()
+        try:
             self._release(slot)
+        finally:
+            self._guard.leave()
 
     def _release(self, slot: int) -> None:
-        assert self._owners[slot] > 0, f"slot {slot} has no owner"
-        self._owners[slot] -= 1
-        if not self._owners[slot]:
+        left = self._owners[slot] - 1
+        assert left >= 0, f"slot {slot} has no owner"
+        self._owners[slot] = left
+        if not left:
             identity = self._identities[slot]
             assert identity is not None
             del self._slot_by_identity[identity]
             self._identities[slot] = None
-            self._planner.forget(self._engine.delete(slot))
+            if unused := self._engine.delete(slot):
+                self._planner.forget(unused)
 
 
 def check_filter(filter: object) -> None:  # noqa: A002 - the natural name
