@@ -90,9 +90,7 @@ def of(*kinds: type, source: BrokerId | None = None, target: BrokerId | None = N
 
     def wanted(sender: BrokerId, receiver: BrokerId, message: Any) -> bool:
         return (
-            isinstance(message, kinds)
-            and source in {None, sender}
-            and target in {None, receiver}
+            isinstance(message, kinds) and source in {None, sender} and target in {None, receiver}
         )
 
     return wanted
@@ -394,7 +392,9 @@ class World:
         self.faults.append(fault)
         return fault
 
-    def sent_over(self, kind: type, source: BrokerId, target: BrokerId, since: int = 0) -> list[Any]:
+    def sent_over(
+        self, kind: type, source: BrokerId, target: BrokerId, since: int = 0
+    ) -> list[Any]:
         """Return the messages of a kind that went over a link, lost ones included."""
         return [
             message
@@ -445,9 +445,7 @@ class World:
         self.run(ms=100)
         return made
 
-    def subscriber(
-        self, broker: BrokerId, name: str, wanted: str, **options: Any
-    ) -> Subscriber:
+    def subscriber(self, broker: BrokerId, name: str, wanted: str, **options: Any) -> Subscriber:
         """Let a client subscribe; nobody has answered yet."""
         return Subscriber(self, broker, name, wanted, **options)
 

@@ -335,7 +335,9 @@ def test_14_7_a_host_that_has_started_is_a_member_whose_log_is_kept() -> None:
     assert story.s3.gaps == []
 
 
-def test_14_7_without_the_row_that_is_written_with_the_regime_the_log_is_released_too_early() -> None:
+def test_14_7_without_the_row_that_is_written_with_the_regime_the_log_is_released_too_early() -> (
+    None
+):
     def no_rows(_members: Membership, *_of: Any) -> list[MemberRecord]:
         return []
 

@@ -109,13 +109,23 @@ def _sim_run(
     machine: Annotated[
         str | None, typer.Option(help="What to simulate, as module:name; the broker if not given.")
     ] = None,
+    probes: Annotated[
+        bool, typer.Option(help="Check the invariants inside the brokers at every step.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run seeds; print a line a run and a summary."""
     from gapless.cli import sim  # other commands should not wait for it
 
     context.obj.as_json = as_json
-    code = sim.run(seeds=seeds, start=start, workers=workers, machine=machine, as_json=as_json)
+    code = sim.run(
+        seeds=seeds,
+        start=start,
+        workers=workers,
+        machine=machine,
+        probes=probes,
+        as_json=as_json,
+    )
     raise typer.Exit(code)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from gapless.cli.output import console, print_json
 from gapless.sim.campaign import Summary, known_marks, run_many, summarise
 from gapless.sim.machine import BROKER, load_factory
 from gapless.sim.options import Options, draw
-from gapless.sim.runner import Result, run_options
+from gapless.sim.runner import Result, run_options, run_seed
 from gapless.sim.shrink import shrink
 
 EXIT_VIOLATION = 1
@@ -29,14 +30,24 @@ class Report(msgspec.Struct, frozen=True):
     failures: list[Result]
 
 
-def run(*, seeds: int, start: int, workers: int, machine: str | None, as_json: bool) -> int:
+def run(
+    *,
+    seeds: int,
+    start: int,
+    workers: int,
+    machine: str | None,
+    probes: bool,
+    as_json: bool,
+) -> int:
     """Run seeds; print a line a run and a summary. Return the exit code."""
     machine = machine or BROKER
     load_factory(machine)  # a missing machine is said before anything is begun
     wanted = range(start, start + seeds)
     results: list[Result] = []
     failures: list[Result] = []
-    for result in _shown(run_many(wanted, machine, workers=workers), seeds, as_json=as_json):
+    one = run_seed if probes else partial(run_seed, probes=())
+    made = run_many(wanted, machine, workers=workers, run=one)
+    for result in _shown(made, seeds, as_json=as_json):
         results.append(msgspec.structs.replace(result, violations=result.violations[:1]))
         if result.failed:
             failures.append(result)

@@ -177,7 +177,8 @@ class Curiosity:
     def observe(self, missing: Iterable[TickRange], now: int) -> None:
         """Learn what is missing, lowest first; what is not named is no longer wanted.
 
-        A gap seen for the first time is given the gap curiosity threshold to close by itself.
+        A gap seen for the first time is given the gap curiosity threshold to close by itself; what
+        it grows by at its upper end is as old as the gap.
         """
         gaps: list[_Gap] = []
         place = 0
@@ -199,7 +200,7 @@ class Curiosity:
         self._gaps = gaps
 
     def _note(self, gaps: list[_Gap], low: Tick, high: Tick, now: int) -> None:
-        """Add a gap that is seen for the first time; one that grows stays one until it is asked for."""
+        """Add a gap, or let the one below it grow if that was not asked for yet."""
         last = gaps[-1] if gaps else None
         if last is not None and last.high + 1 == low and not last.attempts:
             last.high = high

@@ -115,9 +115,10 @@ class Requests:
         self._count = 0
         self._active: dict[int, Errand] = {}
         """By number, so in the order of asking."""
-        self._queue: dict[int, Errand] = {}
+        self._queue: dict[PubendId, dict[int, Errand]] = {}
+        """Reads that wait for their turn, by pubend: one that cannot be reached keeps no other back."""
         self._by_id: dict[int, Errand] = {}
-        self._reading = 0
+        self._reading: dict[PubendId, int] = {}
 
     # --- what this broker asks ---------------------------------------------------------------
 
@@ -135,7 +136,7 @@ class Requests:
         """Read the log of a pubend (R48); the answer may end below ``high``.
 
         A hold is put, or raised, to ``hold_tick``, which is just below ``low`` unless it is given
-        (R49). Above ``reads_per_shb_max`` under way a read waits for its turn.
+        (R49). Above ``reads_per_shb_max`` under way for a pubend a read waits for its turn.
         """
         bytes_max = self._context.parameters.read_chunk_bytes
         above = max(0, low - 1) if hold_tick is None else hold_tick
@@ -147,8 +148,8 @@ class Requests:
 
         errand = self._errand(pubend, made, then)
         errand.is_read = True
-        self._queue[errand.number] = errand
-        self._start_reads()
+        self._queue.setdefault(pubend, {})[errand.number] = errand
+        self._start_reads(pubend)
         return errand
 
     def release_hold(self, pubend: PubendId, hold: HoldId, then: Callable[[], None]) -> Errand:
@@ -186,7 +187,7 @@ class Requests:
 
     def statistics(self) -> dict[str, int]:
         """Return how many errands are under way, and how many reads wait for their turn."""
-        return {"active": len(self._active), "queued": len(self._queue), "ids": len(self._by_id)}
+        return {"active": len(self._active), "queued": sum(map(len, self._queue.values())), "ids": len(self._by_id)}
 
     # --- what comes in -----------------------------------------------------------------------
 
@@ -251,11 +252,16 @@ class Requests:
         self._count += 1
         return Errand(self, self._count, pubend, made, finish)
 
-    def _start_reads(self) -> None:
-        """Start reads that wait, first come first served, as far as there is room."""
-        while self._queue and self._reading < self._context.parameters.reads_per_shb_max:
-            self._reading += 1
-            self._start(self._queue.pop(next(iter(self._queue))))
+    def _start_reads(self, pubend: PubendId) -> None:
+        """Start reads that wait for a pubend, first come first served, as far as there is room."""
+        waiting = self._queue.get(pubend, {})
+        while waiting and (
+            self._reading.get(pubend, 0) < self._context.parameters.reads_per_shb_max
+        ):
+            self._reading[pubend] = self._reading.get(pubend, 0) + 1
+            self._start(waiting.pop(next(iter(waiting))))
+        if not waiting:
+            self._queue.pop(pubend, None)
 
     def _start(self, errand: Errand) -> None:
         self._active[errand.number] = errand
@@ -304,7 +310,7 @@ class Requests:
 
     def end(self, errand: Errand) -> None:
         """Forget an errand; a read that waits may take its place."""
-        self._queue.pop(errand.number, None)
+        self._queue.get(errand.pubend, {}).pop(errand.number, None)
         if self._active.pop(errand.number, None) is None:
             return
         assert errand.timer is not None
@@ -312,8 +318,8 @@ class Requests:
         for each in errand.ids:
             del self._by_id[each]
         if errand.is_read:
-            self._reading -= 1
-            self._start_reads()
+            self._reading[errand.pubend] -= 1
+            self._start_reads(errand.pubend)
 
     def _new_id(self, errand: Errand) -> int:
         """Return an id above all before, one further than the errand's last modulo ``_TURNS``."""

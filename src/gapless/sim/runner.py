@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -14,12 +14,13 @@ from gapless.sim.faults import Faults
 from gapless.sim.machine import BROKER, load_factory
 from gapless.sim.options import Options, draw
 from gapless.sim.oracle import Stream, Truth
+from gapless.sim.probes import watch
 from gapless.sim.subscribers import Subscriber
 from gapless.sim.trace import Trace
 from gapless.sim.workload import Workload
 from gapless.sim.world import Probe, Violation, World
 
-__all__ = ["Result", "Run", "run_options", "run_seed"]
+__all__ = ["PROBES", "ProbeMakers", "Result", "Run", "run_options", "run_seed"]
 
 SLICE_US: Final = 100_000
 """How often the liveness phase looks whether all is done."""
@@ -62,6 +63,13 @@ class Result(msgspec.Struct, frozen=True):
         )
 
 
+ProbeMakers: TypeAlias = "Sequence[Callable[[Run], Probe]]"
+"""What makes the probes of a run."""
+
+PROBES: Final[ProbeMakers] = (watch,)
+"""The probes of a run unless it is given others: all invariants. Without them it is faster."""
+
+
 class Run:
     """A world with its clients, faults and truth, for a run or for a test that looks inside."""
 
@@ -71,7 +79,7 @@ class Run:
         machine: str = BROKER,
         *,
         sink: Callable[[str], None] | None = None,
-        probes: Sequence[Callable[[Run], Probe]] = (),
+        probes: ProbeMakers = PROBES,
     ) -> None:
         self.options = options
         self.world = World(options, load_factory(machine), Trace(sink))
@@ -117,13 +125,21 @@ class Run:
         """Let time pass until nothing is owed; after the deadline something is stuck."""
         while True:
             self.world.run_until(self.world.now + SLICE_US)
-            unfinished = [] if self.world.stopped else self.unfinished()
+            if self.world.stopped:
+                return False
+            name, unfinished = "stuck", self.unfinished()
             if not unfinished:
-                return not self.world.stopped
+                name, unfinished = "I15", self._unconverged()
+            if not unfinished:
+                return True
             if self.world.now >= deadline:
                 shown = "; ".join(unfinished[:5])
-                self.world.violate("stuck", f"{len(unfinished)} things are owed: {shown}")
+                self.world.violate(name, f"{len(unfinished)} things are owed: {shown}")
                 return False
+
+    def _unconverged(self) -> list[str]:
+        """Return what the probes say is owed, whether or not a client sees it."""
+        return [line for probe in self.world.probes for line in probe.owed(self.world)]
 
     def unfinished(self) -> list[str]:
         """Return what is owed inside the core."""
@@ -177,7 +193,7 @@ def run_options(
     machine: str = BROKER,
     *,
     sink: Callable[[str], None] | None = None,
-    probes: Sequence[Callable[[Run], Probe]] = (),
+    probes: ProbeMakers = PROBES,
 ) -> Result:
     """Run a world with these options."""
     return Run(options, machine, sink=sink, probes=probes).play()
@@ -188,7 +204,7 @@ def run_seed(
     machine: str = BROKER,
     *,
     sink: Callable[[str], None] | None = None,
-    probes: Sequence[Callable[[Run], Probe]] = (),
+    probes: ProbeMakers = PROBES,
 ) -> Result:
     """Run the world of a seed."""
     return run_options(draw(seed), machine, sink=sink, probes=probes)

@@ -107,6 +107,11 @@ class Probe:
     def crashed(self, world: World, process: Process) -> None:
         """A machine is gone."""
 
+    def owed(self, world: World) -> list[str]:
+        """Return what must still happen in the liveness phase."""
+        del world
+        return []
+
     def finished(self, world: World) -> None:
         """The run is over."""
 

@@ -378,8 +378,8 @@ class Strand:
             self.buffer.extend(self._held)
             self._held.clear()
             self.become(State.LIVE)
-        self.subscription.drain()
-        self.pump()
+        # what is to be told of the strand itself is told before its events, when the step ends
+        self.subscription.host.touch(self.subscription)
 
     def stop_reading(self) -> None:
         """An answer that is under way is no longer wanted."""

@@ -1,0 +1,58 @@
+"""Probes: the invariants of the protocols, checked inside the brokers at every step of a run.
+
+Clients see lost and doubled events only when it is too late to tell why. A probe sees the first
+wrong promise: a table that claims what it does not cover, silence over what somebody is owed, a
+report above what is still needed. Each is named after its invariant, I1 to I15.
+
+One :class:`~.watch.Watch` sees every step once and shows each probe what it asked for (messages by
+kind, pieces of streams, changes on disks, steps), so that all probes together cost less than the
+brokers that they look at. What they know in common is in :class:`~.insight.Insight`.
+
+Not checked here: that sequences of a publisher grow in the log (I12) is checked by the oracle; that
+messages of dead sessions change nothing is left to the tests of sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gapless.sim.probes.convergence import Convergence
+from gapless.sim.probes.durability import Durability
+from gapless.sim.probes.feeds import Feeds
+from gapless.sim.probes.insight import Insight
+from gapless.sim.probes.keeping import LogKept, Reports
+from gapless.sim.probes.limits import Limits
+from gapless.sim.probes.regimes import Regimes
+from gapless.sim.probes.silence import SilenceHonesty
+from gapless.sim.probes.strands import ExactReads, Strands
+from gapless.sim.probes.tables import Tables
+from gapless.sim.probes.ticks import LoggedFirst, Ticks
+from gapless.sim.probes.watch import Invariant, Watch
+
+if TYPE_CHECKING:
+    from gapless.sim.runner import Run
+
+__all__ = ["INVARIANTS", "Insight", "Invariant", "Watch", "watch"]
+
+INVARIANTS: tuple[Callable[[Insight], Invariant], ...] = (
+    Ticks,
+    LoggedFirst,
+    SilenceHonesty,
+    Tables,
+    Regimes,
+    Strands,
+    ExactReads,
+    Reports,
+    LogKept,
+    Feeds,
+    Durability,
+    Limits,
+    Convergence,
+)
+"""Every invariant that has a probe, in the order in which they are asked."""
+
+
+def watch(run: Run) -> Watch:
+    """Return a watch with all invariants, for a run."""
+    return Watch(run, INVARIANTS)

@@ -1,0 +1,122 @@
+"""Convergence: in a healed overlay everything is known where it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gapless.broker import Broker
+from gapless.core.ids import ShbId, VirtualTime
+from gapless.core.parameters import us
+from gapless.delivery.pubend import Pubend
+from gapless.delivery.subscribers.strand import State
+from gapless.propagation import Table
+from gapless.sim.oracle import Stream
+from gapless.sim.probes.insight import Insight, broker_of
+from gapless.sim.probes.watch import Invariant
+
+__all__ = ["Convergence"]
+
+
+class Convergence(Invariant):
+    """I15: in the liveness phase, if the whole overlay heals: every broker knows every pubend, every
+    edge is settled and has the newest entry of every host behind it, nobody is late, no old table
+    is kept beyond its time, every pubend that is needed is fed, every strand has started, and
+    horizons follow the top. A pubend whose log is damaged is left out.
+
+    The runner asks again and again; what is still owed after the time for that is a violation.
+    """
+
+    def __init__(self, insight: Insight) -> None:
+        super().__init__(insight)
+        parameters, options = insight.parameters, insight.options
+        depth = len(insight.world.topology.cells) + 1
+        hop_us = us(ms=parameters.silence_ms) + 4 * options.delay_us_max
+        self._lag_us = 2 * us(ms=parameters.idle_silence_max_ms) + 2 * depth * hop_us
+        """How far a horizon may be behind the top, at most."""
+        self._versions: dict[ShbId, tuple[VirtualTime, int]] = {}
+        """By host its present virtual time, and since when this probe has seen it."""
+
+    def owed(self) -> list[str]:
+        """Return what is missing for convergence."""
+        if len(self.world.core) < len(self.world.hosts):
+            return []
+        machines: list[Broker] = []
+        for host in self.world.hosts.values():
+            machine = broker_of(host)
+            if machine is None:
+                return [f"{host.broker} has not begun"]
+            machines.append(machine)
+        streams = [each for each in self.truth.streams.values() if not self.truth.damaged(each)]
+        times = self._settled_times(machines)
+        found: list[str] = []
+        for machine in machines:
+            me = machine.context.identity.broker
+            found += [f"{me}: {line}" for line in self._tables(machine, streams, times)]
+            found += [f"{me}: {line}" for line in self._streams(machine, streams)]
+        return found
+
+    def _settled_times(self, machines: list[Broker]) -> dict[ShbId, VirtualTime]:
+        """Return the virtual times of the hosts that have not changed for a while."""
+        found = {}
+        parameters = self.insight.parameters
+        while_us = self._lag_us + 2 * us(ms=parameters.heartbeat_ms)
+        for machine in machines:
+            shb, time = machine.context.identity.shb, machine.tables.time
+            since = self._versions.get(shb)
+            if since is None or since[0] != time:
+                self._versions[shb] = (time, self.world.now)
+            elif self.world.now - since[1] > while_us:
+                found[shb] = time
+        return found
+
+    def _tables(
+        self, machine: Broker, streams: list[Stream], times: dict[ShbId, VirtualTime]
+    ) -> Iterator[str]:
+        holdings = machine.tables.holdings
+        identity = machine.context.identity
+        for stream in streams:
+            if machine.announcements.get(stream.pubend) is None:
+                yield f"{stream.pubend} is not known"
+        for name, edge in holdings.edges.items():
+            if not edge.settled:
+                yield f"the edge to {name} is not settled"
+            for table in edge.tables():
+                yield from self._late(table)
+            for held in edge.held():
+                if held.since is not None and machine.context.now - held.since > self._old_us:
+                    yield f"{held!r} is too old"
+        for out in holdings.out.values():
+            yield from self._late(out.sender.table)
+        for shb, time in times.items():
+            name = str(shb)
+            if shb.cell != identity.cell:
+                behind = self.insight.first_cell(identity.cell, shb.cell)
+                name = behind
+            entry = holdings.edges[name].entry(shb)
+            if entry is None or entry.time != time:
+                yield f"{shb} is at {time}, the edge to {name} has {entry}"
+
+    @property
+    def _old_us(self) -> int:
+        parameters = self.insight.parameters
+        return us(s=parameters.legacy_ttl_s + 2 * parameters.park_after_s)
+
+    @staticmethod
+    def _late(table: Table) -> Iterator[str]:
+        if any(table.late.values()):
+            yield f"{table!r}: {table.late} are late"
+
+    def _streams(self, machine: Broker, streams: list[Stream]) -> Iterator[str]:
+        for stream in streams:
+            subend = machine.host.subends.get(stream.pubend)
+            if subend is None or not subend.strands:
+                continue
+            if subend.feeder is None:
+                yield f"{stream.pubend} has no feed"
+            for strand in subend.strands.values():
+                if strand.state is State.WAITING or strand.base is None:
+                    yield f"{strand.subscription.name} has not started on {stream.pubend}"
+            home = broker_of(self.world.hosts[stream.broker])
+            hosted = None if home is None else home.pubends.hosted.get(stream.pubend)
+            if isinstance(hosted, Pubend) and hosted.top - (subend.horizon or 0) > self._lag_us:
+                yield f"the horizon of {stream.pubend} is at {subend.horizon} of {hosted.top}"

@@ -1,0 +1,155 @@
+"""Strands: where they start, and that they pass every tick once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gapless.broker import Broker
+from gapless.core.ids import BrokerId, PubendId
+from gapless.core.machine import Asked, Event
+from gapless.core.ticks import Tick
+from gapless.delivery.subscribers.strand import State, Strand
+from gapless.messages.requests import Read, ReadReply
+from gapless.messages.records import RegimeRecord
+from gapless.sim.oracle import Stream
+from gapless.sim.probes.insight import Insight
+from gapless.sim.probes.watch import Handler, Invariant
+
+if TYPE_CHECKING:
+    from gapless.sim.world import Process, World
+
+__all__ = ["ExactReads", "Strands"]
+
+READS_KEPT = 4_096
+"""Reads whose answer may still come."""
+
+
+class Strands(Invariant):
+    """I7 and I8, as far as they show inside: the horizon of a subend never falls. A strand that
+    starts on the live stream does so at a tick whose regime lists its host at no less than the
+    start of its filter. A strand's position falls only when its client seeks or comes back, and
+    never below what the client was sent. The rest is checked by what clients see.
+    """
+
+    def __init__(self, insight: Insight) -> None:
+        super().__init__(insight)
+        self._horizons: dict[BrokerId, dict[PubendId, tuple[int, Tick]]] = {}
+        self._states: dict[BrokerId, dict[int, tuple[Strand, State, Tick]]] = {}
+
+    def started(self, world: World, process: Process) -> None:
+        """A new life has seen nothing."""
+        del world
+        self._horizons[process.host.broker] = {}
+        self._states[process.host.broker] = {}
+
+    def moved(self, process: Process, machine: Broker, event: Event) -> None:
+        """Compare horizons and positions with those before the step."""
+        me = process.host.broker
+        horizons, states = self._horizons[me], self._states[me]
+        count = 0
+        for pubend, subend in machine.host.subends.items():
+            horizon = subend._horizon
+            if horizon is not None:
+                tick = horizon.tick
+                before = horizons.get(pubend)
+                if before is None or before != (subend.number, tick):
+                    if before is not None and before[0] == subend.number and tick < before[1]:
+                        self.world.violate("I7", f"{me}: the horizon of {pubend} falls to {tick}")
+                    horizons[pubend] = (subend.number, tick)
+            for strand in subend.strands.values():
+                count += 1
+                seen = states.get(id(strand))
+                if seen is None or seen[1] is not strand.state or seen[2] != strand.position:
+                    states[id(strand)] = (strand, strand.state, strand.position)
+                    if seen is not None:
+                        self._moved(process, strand, seen[1], seen[2], event)
+        if len(states) > 2 * count + 16:
+            kept = {id(each) for end in machine.host.subends.values() for each in end.strands.values()}
+            self._states[me] = {key: seen for key, seen in states.items() if key in kept}
+
+    def _moved(
+        self, process: Process, strand: Strand, state: State, position: Tick, event: Event
+    ) -> None:
+        name = f"{process.host.broker}: {strand.subscription.name} on {strand.pubend}"
+        if state is State.WAITING and strand.state in {State.LIVE, State.AWAY}:
+            self._check_start(process, strand, name)
+        if strand.position < position and type(event) is not Asked and strand.buffer:
+            lowest = strand.buffer[0].tick
+            if lowest <= strand.last_told:
+                self.world.violate("I8", f"{name}: {lowest} comes after {strand.last_told}")
+        if strand.position < strand.last_told and strand.state is not State.LIVE:
+            self.world.violate(
+                "I8", f"{name}: falls to {strand.position}, below {strand.last_told}"
+            )
+
+    def _check_start(self, process: Process, strand: Strand, name: str) -> None:
+        base = strand.base
+        if base is None or base == strand.subscription.merged:
+            return  # it was put off by the total order, and starts in a regime yet to come
+        record = self._regime(strand.pubend, base + 1)
+        identity = process.machine.context.identity  # type: ignore[attr-defined]
+        entry = None if record is None else dict(record.entries).get(identity.shb)
+        segment = strand.segment
+        needed = segment.owed_from if strand.subscription.durable else segment.start
+        if entry is None or needed is None or entry.time < needed:
+            self.world.violate(
+                "I7", f"{name}: starts after {base} by {segment.text} of {needed} in {record}"
+            )
+
+    def _regime(self, pubend: PubendId, tick: Tick) -> RegimeRecord | None:
+        regimes = self.insight.regimes.get(pubend, {})
+        below = [record for record in regimes.values() if record.start <= tick]
+        return max(below, key=lambda record: record.number, default=None)
+
+
+class ExactReads(Invariant):
+    """I7: an answer to a read is exact for its filter: all that matches, from where it was asked,
+    or from what is released, up to where it says that it is done. Reads of a pubend's own broker
+    are not seen.
+    """
+
+    def __init__(self, insight: Insight) -> None:
+        super().__init__(insight)
+        self._reads: dict[tuple[BrokerId, int], Read] = {}
+
+    def said(self) -> Mapping[type, Handler]:
+        """Look at reads and their answers."""
+        return {Read: self._asked, ReadReply: self._answered}
+
+    def _asked(self, process: Process, peer: str, read: Read) -> None:
+        del process, peer
+        if not read.route:
+            self._reads[read.asker, read.request] = read
+            if len(self._reads) > READS_KEPT:
+                del self._reads[next(iter(self._reads))]
+
+    def _answered(self, process: Process, peer: str, reply: ReadReply) -> None:
+        stream = self.truth.streams[reply.pubend]
+        read = self._reads.get((reply.route[0], reply.request)) if reply.route else None
+        if read is None or stream.broker != process.host.broker:
+            return
+        self._check(process, peer, stream, read, reply)
+
+    def _check(
+        self, process: Process, peer: str, stream: Stream, read: Read, reply: ReadReply
+    ) -> None:
+        low = max(read.low, reply.released + 1)
+        places = range(stream.after(low - 1), stream.after(min(reply.done, read.high)))
+        wanted = [
+            stream.ticks[place]
+            for place in places
+            if self.truth.matches(stream, read.filter, place)
+        ]
+        found = [
+            each.tick
+            for piece in reply.pieces
+            for each in piece.publications
+            if each.tick >= low
+        ]
+        if found != wanted:
+            self.world.violate(
+                "I7",
+                f"{process.host.broker} answers {peer}: {read.filter} on {stream.pubend} from "
+                f"{low} to {reply.done} is {wanted}, not {found}",
+            )

@@ -1,0 +1,169 @@
+"""The watch: sees every step once, and shows each probe what it asked for.
+
+What a broker says to peers and clients is in the effects of its steps. What its router says to its
+own leaf is not, so the watch listens to what a broker takes from itself; that changes nothing. For
+every message there may be several probes; each names the kinds that it wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gapless.broker import Broker
+from gapless.core.ids import BrokerId, PubendId
+from gapless.core.machine import Event, Send, Tell
+from gapless.delivery.feed import is_leaf_number
+from gapless.messages.overlay import Packet
+from gapless.messages.records import Change
+from gapless.messages.streams import Frame, Piece, Silence
+from gapless.sim.oracle import Stream
+from gapless.sim.probes.insight import Insight
+from gapless.sim.world import Probe
+
+if TYPE_CHECKING:
+    from gapless.sim.runner import Run
+    from gapless.sim.world import Host, Process, World
+
+__all__ = ["Handler", "Invariant", "Watch"]
+
+Handler: TypeAlias = Callable[["Process", str, Any], None]
+"""Takes who speaks, to which peer or client, and the message or notice."""
+
+
+class Invariant(Probe):
+    """A probe for one invariant; it overrides what it needs of what a watch shows."""
+
+    def __init__(self, insight: Insight) -> None:
+        self.insight = insight
+        self.world = insight.world
+        self.truth = insight.truth
+
+    def said(self) -> Mapping[type, Handler]:
+        """Return what takes which kind of message or notice."""
+        return {}
+
+    def piece(
+        self, process: Process, peer: BrokerId, leaf: bool, stream: Stream, piece: Piece
+    ) -> None:
+        """A piece of a guaranteed stream leaves for a peer: for its leaf, or for its router."""
+
+    def moved(self, process: Process, machine: Broker, event: Event) -> None:
+        """A broker that has begun its life has made a step."""
+
+    def durable(self, host: Host, change: Change) -> None:
+        """A change is on disk now."""
+
+    def owed(self) -> list[str]:
+        """Return what must still happen in the liveness phase."""
+        return []
+
+
+class Watch(Probe):
+    """All invariants of one run."""
+
+    def __init__(self, run: Run, kinds: Iterable[Callable[[Insight], Invariant]]) -> None:
+        insight = self.insight = Insight(run)
+        self.invariants = [kind(insight) for kind in kinds]
+        self._streams = run.truth.streams
+        self._handlers: dict[type, list[Handler]] = {Frame: [self._frame], Silence: [self._silence]}
+        for each in self.invariants:
+            for kind, handler in each.said().items():
+                self._handlers.setdefault(kind, []).append(handler)
+        self._pieces = [each.piece for each in self._with("piece")]
+        self._moved = [each.moved for each in self._with("moved")]
+        self._durable = [each.durable for each in self._with("durable")]
+        for host in run.world.hosts.values():
+            host.disk.watchers.append(self._changed)
+
+    def _with(self, name: str) -> list[Invariant]:
+        """Return the invariants that override a method."""
+        return [
+            each
+            for each in self.invariants
+            if getattr(type(each), name) is not getattr(Invariant, name)
+        ]
+
+    # --- what the world shows ----------------------------------------------------------------
+
+    def started(self, world: World, process: Process) -> None:
+        """Listen to what a broker says to itself."""
+        machine = process.machine
+        if isinstance(machine, Broker):
+            self._listen(process, machine)
+            for each in self.invariants:
+                each.started(world, process)
+
+    def crashed(self, world: World, process: Process) -> None:
+        """A broker is gone."""
+        for each in self.invariants:
+            each.crashed(world, process)
+
+    def stepped(self, world: World, process: Process, event: Event, effects: list[Any]) -> None:
+        """Show what was said and what has moved."""
+        del world
+        machine = process.machine
+        if not isinstance(machine, Broker) or machine._early is not None:
+            return
+        handlers = self._handlers
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                packet = effect.packet
+                if type(packet) is Packet:
+                    for message in packet.messages:
+                        for handler in handlers.get(type(message), ()):
+                            handler(process, effect.peer, message)
+            elif kind is Tell:
+                for handler in handlers.get(type(effect.notice), ()):
+                    handler(process, effect.client, effect.notice)
+        for moved in self._moved:
+            moved(process, machine, event)
+
+    def owed(self, world: World) -> list[str]:
+        """Return what must still happen in the liveness phase."""
+        del world
+        return [line for each in self.invariants for line in each.owed()]
+
+    def finished(self, world: World) -> None:
+        """Let the invariants have a last look."""
+        for each in self.invariants:
+            each.finished(world)
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _listen(self, process: Process, machine: Broker) -> None:
+        received = machine.received
+        me = process.host.broker
+        handlers = self._handlers
+
+        def listen(peer: BrokerId, message: Any) -> None:
+            if peer == me:
+                for handler in handlers.get(type(message), ()):
+                    handler(process, me, message)
+            received(peer, message)
+
+        vars(machine)["received"] = listen
+
+    def _changed(self, host: Host, change: Change) -> None:
+        self.insight.durable(host, change)
+        for durable in self._durable:
+            durable(host, change)
+
+    def _frame(self, process: Process, peer: str, message: Frame) -> None:
+        self._piece(process, peer, message.pubend, message.number, message.piece)
+
+    def _silence(self, process: Process, peer: str, message: Silence) -> None:
+        for pubend, number, piece, _ in message.pieces:
+            self._piece(process, peer, pubend, number, piece)
+
+    def _piece(
+        self, process: Process, peer: str, pubend: PubendId, number: int, piece: Piece
+    ) -> None:
+        stream = self._streams.get(pubend)
+        if stream is None:
+            self.insight.world.violate("I13", f"{pubend} is told of and on no disk")
+        elif stream.guaranteed:
+            leaf = is_leaf_number(number)
+            for handler in self._pieces:
+                handler(process, peer, leaf, stream, piece)

@@ -1,0 +1,550 @@
+"""Runs that break naive subscribers, publishers and feeds, with whole brokers.
+
+The names (A15, …) are those of the rules' own list. Each story is played by the rules, and again with
+its rule taken out, and then goes wrong as the second test says. P is a pubend at p.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.broker.tables import Tables
+from gapless.content.filter import Filter
+from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
+from gapless.core.machine import Context
+from gapless.core.parameters import us
+from gapless.core.ticks import Tick
+from gapless.delivery import pubend as pubend_room
+from gapless.delivery.feed import Feed
+from gapless.delivery.members import Claim, Membership
+from gapless.delivery.pubend import Pubend
+from gapless.delivery.publishers import Publishers
+from gapless.delivery.router import Router
+from gapless.delivery.subscribers.segments import Segment
+from gapless.delivery.subscribers.strand import State, Strand
+from gapless.delivery.subscribers.subscription import Subscription
+from gapless.messages.clients import OpenPubend, Order, Refused, SetFilter
+from gapless.messages.overlay import Quality
+from gapless.messages.records import Append, Change, PublisherRecord, RegimeRecord, Store
+from gapless.messages.streams import Frame, Nack, Publication
+from gapless.overlay.sessions import Sessions
+from gapless.sim.plants import patched
+from tests.scenarios.brokers import Publisher, Subscriber, World, of
+
+P, Q, R = PubendId("P"), PubendId("Q"), PubendId("R")
+
+
+# --- A15: a filter change and the old conjunctions ------------------------------------------------
+
+
+def change_while_a_frame_is_lost() -> Subscriber:
+    """x changes A to B; an event of A from before the new start is lost on its way, and asked for."""
+    world = World("p-s", gct_ms=200)
+    ann = world.publisher("p")
+    x = world.subscriber("s", "x", "kind = 'A'")
+    world.run(s=1)
+    lost = world.lose(of(Frame, source="p", target="s"))
+    x.set_filter("kind = 'B'")
+    ann.publish("a118", kind="A")
+    world.run(ms=10)
+    lost.end()
+    world.run(s=1)
+    assert [frame.piece.publications[0].payload for frame in lost.messages] == [b"a118"]
+    ann.publish("a130", kind="A")
+    ann.publish("b130", kind="B")
+    world.run(s=1)
+    return x
+
+
+def test_a15_the_old_conjunctions_stay_until_every_stream_has_passed_the_change() -> None:
+    assert change_while_a_frame_is_lost().events == ["a118", "b130"]
+
+
+def test_a15_with_the_old_conjunctions_gone_at_once_a_lost_event_is_answered_as_silence() -> None:
+    def replace(subscription: Subscription, client: str, call: SetFilter, wanted: Filter) -> None:
+        old = subscription.newest
+        begin_change(subscription, client, call, wanted)
+        subscription.host.leaf.disown(old.number)
+
+    def disown_once(tables: Tables, owner: int) -> None:
+        if owner in tables.leaf:
+            disown(tables, owner)
+
+    begin_change, disown = Subscription._begin_change, Tables.disown
+    with (
+        patched(Subscription, "_begin_change", replace),
+        patched(Tables, "disown", disown_once),
+    ):
+        assert change_while_a_frame_is_lost().events == ["b130"]
+
+
+# --- A17: a dead host -----------------------------------------------------------------------------
+
+
+def dead_host_behind_routers_that_restart() -> tuple[list[bytes], Subscriber]:
+    """z dies, and those who knew where it was restart; return what c is sent for z's sake."""
+    world = World("p-n-c", "n-d-z", park_after_s=7)
+    ann = world.publisher("p")
+    world.subscriber("c", "y", "kind = 'C'")
+    x = world.subscriber("z", "x", "kind = 'Z'", durable=True)
+    world.run(s=1)
+    world.crash("z")
+    world.restart("d")
+    world.restart("n")
+    world.run(s=12)
+    since = world.now
+    ann.publish("for z", kind="Z")
+    world.run(s=1)
+    frames = world.sent_over(Frame, "n", "c", since)
+    world.start("z")
+    x.come_back()
+    world.run(s=3)
+    return [each.payload for frame in frames for each in frame.piece.publications], x
+
+
+def test_a17_a_host_that_is_not_heard_of_is_parked_and_returns_by_reading_the_log() -> None:
+    sent, x = dead_host_behind_routers_that_restart()
+    assert sent == []
+    assert x.events == ["for z"]
+    assert x.gaps == []
+
+
+def test_a17_without_parking_everybody_is_flooded_for_the_sake_of_the_dead() -> None:
+    def never_park(members: Membership, claim: Claim, now: int) -> Any:
+        members._heard_at.update(dict.fromkeys(members._rows, now))
+        return review(members, claim, now)
+
+    review = Membership.review
+    with patched(Membership, "review", never_park):
+        sent, _ = dead_host_behind_routers_that_restart()
+    assert sent == [b"for z"]
+
+
+# --- A19: replay joins the live stream ------------------------------------------------------------
+
+HELD_MAX = 5
+
+
+def replay_while_events_come() -> tuple[list[str], list[str], int, State]:
+    """x has a long past to read while events come fast; return what it got, and how much was held."""
+    world = World("p-n", join_hold=HELD_MAX, join_window_ms=50, read_chunk_bytes=30)
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    x.leave()
+    for number in range(200):
+        ann.say(f"past {number}")
+        world.run(ms=2)
+    x.come_back()
+    strand = world["n"].host.subscriptions["x"].strands[P]
+    held = 0
+    for number in range(600):
+        ann.say(f"live {number}")
+        for _ in range(2):
+            world.run(ms=1)
+            held = max(held, len(strand._held))
+    world.run(s=1)
+    return x.events, [*ann.ticks], held, strand.state
+
+
+def test_a19_only_the_last_stretch_of_a_replay_holds_live_events_and_few() -> None:
+    events, published, held, state = replay_while_events_come()
+    assert events == published
+    assert 0 < held <= HELD_MAX
+    assert state is State.LIVE
+
+
+def test_a19_when_live_events_wait_for_the_whole_replay_they_pile_up() -> None:
+    def join_at_once(strand: Strand) -> None:
+        horizon = strand.subend.horizon
+        if horizon is not None and strand.segment.reached_by(strand.subend.served):
+            strand._join_at = horizon
+            strand.become(State.JOINING)
+
+    def hold_all(strand: Strand, segment: Segment, publication: Publication) -> None:
+        if strand.state is State.JOINING and publication.tick > strand._join_at:
+            strand._held.append(publication)
+        else:
+            take(strand, segment, publication)
+
+    take = Strand.take
+    with patched(Strand, "_try_to_join", join_at_once), patched(Strand, "take", hold_all):
+        _, _, held, _ = replay_while_events_come()
+    assert held > HELD_MAX
+
+
+# --- A20: total order -----------------------------------------------------------------------------
+
+
+def pubend_a_year_ahead() -> list[str]:
+    """q's clock is a year ahead; return what a subscriber in total order has a second later."""
+    world = World("p-n-q")
+    world.publisher("p", "P")
+    world.set_clock("q", 365 * 86_400)
+    ann = world.publisher("q", "Q")
+    x = world.subscriber("n", "x", "TRUE", order=Order.TOTAL)
+    world.run(s=3)
+    assert x.starts.keys() == {P, Q}
+    ann.publish("q1")
+    world.run(s=1)
+    return x.events
+
+
+def test_a20_a_clock_that_is_ahead_holds_nobody_up() -> None:
+    assert pubend_a_year_ahead() == ["q1"]
+
+
+def test_a20_without_a_limit_to_the_lead_the_merge_waits_for_a_year() -> None:
+    with patched(Pubend, "_present", lambda pubend: pubend._context.clock):
+        assert pubend_a_year_ahead() == []
+
+
+def test_a20_without_advance_the_merge_waits_for_the_clock() -> None:
+    with patched(Subscription, "_hurry", lambda _subscription: None):
+        assert pubend_a_year_ahead() == []
+
+
+def pubend_learned_late() -> list[tuple[Tick, str]]:
+    """r's clock is behind; its pubend is opened when x has merged others; return what x has."""
+    world = World("p-n-r")
+    ann = world.publisher("p", "P")
+    world.set_clock("r", -4)
+    x = world.subscriber("n", "x", "TRUE", order=Order.TOTAL)
+    world.run(s=1)
+    ann.publish("p1")
+    world.run(s=1)
+    rob = world.publisher("r", "R")
+    world.wait(lambda: R in x.starts)
+    rob.publish("r1")
+    world.run(s=1)
+    ann.publish("p2")
+    world.run(s=1)
+    return [(each.tick, each.payload.decode()) for _, each in x.publications]
+
+
+def test_a20_a_pubend_that_is_learned_late_starts_above_what_was_merged() -> None:
+    merged = pubend_learned_late()
+    assert merged == sorted(merged)
+    assert [label for _, label in merged][:1] == ["p1"]
+    assert [label for _, label in merged][-1:] == ["p2"]
+
+
+def test_a20_when_it_starts_where_it_is_the_order_is_broken() -> None:
+    def start_there(strand: Strand, low: Tick, time: VirtualTime) -> None:
+        merged, strand.subscription.merged = strand.subscription.merged, 0
+        offer_start(strand, low, time)
+        strand.subscription.merged = merged
+
+    offer_start = Strand.offer_start
+    with patched(Strand, "offer_start", start_there):
+        merged = pubend_learned_late()
+    assert [label for _, label in merged] == ["p1", "r1", "p2"]
+    assert merged != sorted(merged)
+
+
+# --- A21: publishers ------------------------------------------------------------------------------
+
+
+def nine_before_eight() -> tuple[bool, dict[str, Tick], list[str]]:
+    """After a reconnect a client sends 9 before its unanswered 8; was 8 refused?"""
+    world = World("p-n")
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    ann.say("seven", sequence=7)
+    world.run(ms=50)
+    ann.leave()
+    ann.connect()
+    assert ann.open().last_sequence == 7
+    ann.say("nine", sequence=9)
+    eight = ann.say("eight", sequence=8)
+    world.run(s=1)
+    return ann.refused(eight), ann.ticks, x.events
+
+
+def test_a21_a_sequence_that_was_passed_over_is_refused_not_acknowledged() -> None:
+    refused, acknowledged, events = nine_before_eight()
+    assert refused
+    assert [*acknowledged] == events == ["seven", "nine"]
+
+
+def test_a21_when_all_below_the_last_counts_as_published_an_acknowledged_event_is_lost() -> None:
+    def up_to_the_last(
+        _publishers: Publishers, held: PublisherRecord, first: int, count: int
+    ) -> tuple[Tick, ...]:
+        known = dict(held.window)
+        last = min(first + count - 1, held.last_sequence)
+        return tuple(known.get(sequence, 0) for sequence in range(first, last + 1))
+
+    with patched(Publishers, "published", up_to_the_last):
+        refused, acknowledged, events = nine_before_eight()
+    assert not refused
+    assert "eight" in acknowledged
+    assert events == ["seven", "nine"]
+
+
+def old_session_comes_late() -> tuple[Publisher, list[str]]:
+    """What a dead connection had sent comes after a new session was opened and went another way."""
+    world = World("p-n")
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    old = ann.session
+    ann.publish("one")
+    ann.open()
+    ann.say("two, of the dead", sequence=2, session=old)
+    ann.say("two", sequence=2)
+    world.run(s=1)
+    return ann, x.events
+
+
+def test_a21_a_new_session_fences_the_old_one_off() -> None:
+    ann, events = old_session_comes_late()
+    assert [*ann.ticks] == events == ["one", "two"]
+
+
+def test_a21_without_the_fence_the_old_session_takes_the_sequence_of_the_new_one() -> None:
+    def any_session(publishers: Publishers, publisher: str, _session: int) -> PublisherRecord:
+        return publishers._records[publisher]
+
+    with patched(Publishers, "get", any_session):
+        ann, events = old_session_comes_late()
+    assert "two" in ann.ticks, "acknowledged"
+    assert events == ["one", "two, of the dead"]
+
+
+# --- A22: advertisements --------------------------------------------------------------------------
+
+
+def publication_outside() -> tuple[bool, Subscriber]:
+    """An event outside of the advertisement matches a conjunction that was pruned on the way."""
+    world = World("p-n")
+    ann = world.publisher("p", "P", "type = 'stock'")
+    x = world.subscriber("n", "x", "type = 'weather' OR price > 10")
+    world.run(s=1)
+    outside = ann.say("rain", type="weather", price=1)
+    world.run(ms=200)
+    ann.say("ibm", type="stock", price=20)
+    world.run(s=1)
+    return ann.refused(outside), x
+
+
+def test_a22_a_publication_outside_the_advertisement_is_refused() -> None:
+    refused, x = publication_outside()
+    assert refused
+    assert x.events == ["ibm"]
+
+
+def test_a22_without_the_refusal_a_pruned_conjunction_loses_an_event() -> None:
+    with patched(pubend_room, "refuse_unadvertised", lambda _advertised, _events: None):
+        refused, x = publication_outside()
+    assert not refused, "it is acknowledged"
+    assert x.events == ["ibm"], "x wants rain, and has started"
+
+
+# --- A24: a router with nothing -------------------------------------------------------------------
+
+
+def fresh_router() -> tuple[list[Nack], Subscriber]:
+    """A router has just attached, with nothing cached, when a new host attaches at it."""
+    world = World("p-a-n")
+    ann = world.publisher("p")
+    ann.publish("long ago")
+    world.run(s=5)
+    assert world.released("p", P) >= ann.ticks["long ago"]
+    world.restart("a")
+    world.run(s=1)
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=2)
+    ann.publish("now")
+    world.run(s=1)
+    return world.sent_over(Nack, "n", "a"), x
+
+
+def test_a24_a_router_offers_what_its_own_feeder_offered() -> None:
+    nacks, x = fresh_router()
+    assert nacks == []
+    assert x.events == ["now"]
+
+
+def test_a24_without_that_a_new_host_asks_for_a_past_that_is_released() -> None:
+    def forget_where_the_feeder_is(router: Router, pubend: PubendId, _at: Tick) -> None:
+        feed_found(router, pubend, 0)
+
+    feed_found = Router.feed_found
+    with patched(Router, "feed_found", forget_where_the_feeder_is):
+        nacks, _ = fresh_router()
+    assert nacks
+    assert nacks[0].ranges[0].low == 1
+
+
+# --- A26: best effort -----------------------------------------------------------------------------
+
+
+def lost_and_then_the_pubend_crashes() -> tuple[dict[str, Tick], list[str]]:
+    """An event is lost on its way; when it is asked for, only the log can have it."""
+    world = World("p-n")
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    lost = world.lose(of(Frame, Nack))
+    ann.publish("quick", quick=True)
+    world.restart("p")
+    ann.connect()
+    lost.end()
+    world.run(s=2)
+    ann.open()
+    ann.publish("next", quick=False)
+    world.run(s=1)
+    return ann.ticks, x.events
+
+
+def test_a26_every_event_of_a_guaranteed_stream_is_logged() -> None:
+    acknowledged, events = lost_and_then_the_pubend_crashes()
+    assert [*acknowledged] == events == ["quick", "next"]
+
+
+def test_a26_an_event_of_best_effort_inside_a_guaranteed_stream_turns_into_silence() -> None:
+    def log_only_the_others(pubend: Pubend, pending: Any, changes: tuple[Change, ...]) -> None:
+        kept = [
+            change
+            for change in changes
+            if not (
+                isinstance(change, Append)
+                and change.row.publications[0].attributes.get("quick") is True
+            )
+        ]
+        enqueue(pubend, pending, tuple(kept))
+
+    enqueue = Pubend._enqueue
+    with patched(Pubend, "_enqueue", log_only_the_others):
+        acknowledged, events = lost_and_then_the_pubend_crashes()
+    assert "quick" in acknowledged
+    assert events == ["next"]
+
+
+def test_a26_what_is_lost_of_a_best_effort_pubend_is_not_asked_for() -> None:
+    world = World("p-n")
+    ann = world.publisher("p", quality=Quality.BEST_EFFORT)
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    ann.publish("one")
+    world.run(ms=100)
+    lost = world.lose(of(Frame))
+    ann.publish("two")
+    world.run(ms=100)
+    lost.end()
+    twice = world.repeat(of(Frame))
+    ann.publish("three")
+    world.run(s=1)
+    assert twice.messages
+    assert x.events == ["one", "three"], "in order, and once"
+    assert world.sent_over(Nack, "n", "p") == []
+    assert x.gaps == []
+
+
+def test_a26_a_pubend_keeps_its_quality() -> None:
+    world = World("p-n")
+    ann = world.publisher("p")
+    answer = ann.call(OpenPubend(ann.number(), "P", quality=Quality.BEST_EFFORT))
+    assert isinstance(answer, Refused)
+    assert "guaranteed; it stays so" in answer.reason
+
+
+# --- A27: an idle pubend with its clock set back --------------------------------------------------
+
+
+def clock_back_while_idle() -> tuple[int, Subscriber]:
+    """p's clock is set back an hour; return how often n gave its feeder up, and a new subscriber."""
+    world = World("p-n")
+    world.publisher("p")
+    world.subscriber("n", "x", "kind = 'X'")
+    world.run(s=1)
+    world.set_clock("p", -3_600)
+    world.run(s=10)
+    y = world.subscriber("n", "y", "kind = 'Y'")
+    world.run(s=5)
+    return world["n"].marks.get("feeder was silent", 0), y
+
+
+def test_a27_silence_moves_on_by_a_tick_at_least() -> None:
+    flaps, y = clock_back_while_idle()
+    assert flaps == 0
+    assert y.starts.keys() == {P}
+
+
+def test_a27_without_that_the_feed_looks_dead() -> None:
+    def wait_for_the_clock(pubend: Pubend) -> None:
+        pubend._be_silent_until(pubend._present())
+
+    with patched(Pubend, "_idle_once", wait_for_the_clock):
+        flaps, _ = clock_back_while_idle()
+    assert flaps > 0
+
+
+def test_a27_without_a_tick_of_its_own_a_regime_starts_nobody() -> None:
+    def begin_with_the_next_event(pubend: Pubend, vector: dict[ShbId, Entry]) -> None:
+        entries = tuple(vector.items())
+        regime = RegimeRecord(P, pubend.regime + 1, pubend.last + 1, 1, entries)
+        pubend.regimes.append(regime)
+        rows = pubend.membership.rows_for(vector, regime.start, 0)
+        changes = (Store(regime), *(Store(row) for row in rows))
+        pubend._context.write(changes, lambda: None)
+
+    def wait_for_the_clock(pubend: Pubend) -> None:
+        pubend._be_silent_until(pubend._present())
+
+    with (
+        patched(Pubend, "_idle_once", wait_for_the_clock),
+        patched(Pubend, "_open_regime", begin_with_the_next_event),
+    ):
+        _, y = clock_back_while_idle()
+    assert y.starts == {}
+
+
+# --- A28: a cut in one direction ------------------------------------------------------------------
+
+
+def one_way_cut(*, towards_the_feeder: bool) -> tuple[list[str], list[Frame]]:
+    """Of two brokers of the next cell the one that feeds n is cut off, one way."""
+    world = World("p-a-n", cells={"a": ["a1", "a2"]})
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    feeder = world["n"].router.feeder(P)
+    assert feeder is not None
+    if towards_the_feeder:
+        world.mute("n", feeder)
+    else:
+        world.mute(feeder, "n")
+    ann.publish("e1")
+    world.run(s=6)
+    since = world.now
+    ann.publish("e2")
+    world.run(s=1)
+    return x.events, world.sent_over(Frame, feeder, "n", since)
+
+
+@pytest.mark.parametrize("towards_the_feeder", [False, True])
+def test_a28_a_one_way_cut_ends_the_session_and_the_feed_moves(*, towards_the_feeder: bool) -> None:
+    events, into_nowhere = one_way_cut(towards_the_feeder=towards_the_feeder)
+    assert events == ["e1", "e2"]
+    assert into_nowhere == []
+
+
+def test_a28_without_signs_of_life_a_broker_feeds_into_nowhere() -> None:
+    def only_beat(sessions: Sessions) -> None:
+        context: Context = sessions._context
+        context.after(us(ms=context.parameters.heartbeat_ms), sessions._tick)
+        for peer in sessions.open_peers():
+            sessions._beat(peer, sessions._peers[peer])
+
+    with (
+        patched(Sessions, "_tick", only_beat),
+        patched(Feed, "_leave_silent_feeder", lambda _feed: None),
+    ):
+        events, into_nowhere = one_way_cut(towards_the_feeder=False)
+    assert events == []
+    assert into_nowhere
