@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gapless.content.values import Value
 from gapless.core.ids import Entry, Join, PubendId, ShbId, VirtualTime
-from gapless.core.machine import Context, Identity, Write, Written
+from gapless.core.machine import Context, Fetch, Fetched, Identity, Write, Written
 from gapless.core.parameters import Parameters, us
 from gapless.core.ticks import Tick
 from gapless.delivery.members import Membership
@@ -50,7 +50,12 @@ class Bench:
         self.releases: list[Tick] = []
         self.expected: list[tuple[int, Tick, bool]] = []
         """When acknowledgement up to which tick was expected, and whether with pressure."""
+        self.refusals: list[str] = []
+        """Why batches were refused that could not be refused at once."""
         self.writes: list[Write] = []
+        self.fetches: list[Fetch] = []
+        self.damaged: set[Tick] = set()
+        """The first ticks of rows that cannot be read."""
         properties = PubendProperties("p", "p", advertisement)
         first = PubendRecord(STOCKS, properties, 1, 0, 0)
         self.records[first.key] = first
@@ -79,6 +84,7 @@ class Bench:
         """Start the pubend from what is on disk."""
         self.life += 1
         self.writes = []
+        self.fetches = []
         self.context = Context(Identity("p", "p", self.life), self.parameters)
         self.context.now, self.context.clock = self.now, self.clock
         stored = list(self.records.values())
@@ -112,10 +118,13 @@ class Bench:
                 self.sync()
 
     def collect(self) -> None:
-        """Take the writes that the pubend asked for; none is durable yet."""
+        """Take the writes and reads that the pubend asked for; none is done yet."""
         for effect in self.context.effects:
-            assert isinstance(effect, Write)
-            self.writes.append(effect)
+            if isinstance(effect, Fetch):
+                self.fetches.append(effect)
+            else:
+                assert isinstance(effect, Write)
+                self.writes.append(effect)
         self.context.effects.clear()
 
     def sync(self) -> None:
@@ -127,6 +136,28 @@ class Bench:
                 self._apply(change)
             self.context.resume(Written(write.ticket))
             self.collect()
+
+    def answer_fetches(self, count: int = 1_000) -> None:
+        """Let the disk answer what it was asked to read, as it is now, and what follows."""
+        while self.fetches and count > 0:
+            fetch = self.fetches.pop(0)
+            self.context.resume(self._fetched(fetch))
+            self.collect()
+            count -= 1
+
+    def _fetched(self, fetch: Fetch) -> Fetched:
+        found: list[LogRow] = []
+        size = 0
+        for row in self.rows:
+            if row.last < fetch.low or row.first > fetch.high:
+                continue
+            if row.first in self.damaged:
+                return Fetched(fetch.ticket, tuple(found), f"row {row.first} is damaged")
+            size += 40 * len(row.publications)
+            if found and size > fetch.bytes_max:
+                return Fetched(fetch.ticket, tuple(found), None, complete=False)
+            found.append(row)
+        return Fetched(fetch.ticket, tuple(found))
 
     def open(self, publisher: str = "ann") -> PublisherRecord:
         """Open a publisher and wait for it."""
@@ -141,7 +172,14 @@ class Bench:
         events: tuple[tuple[dict[str, Value], bytes], ...] = tuple(
             ({"a": value}, b"") for value in values
         )
-        self.pubend.publish(session.publisher, session.session, first, events, answers.append)
+        self.pubend.publish(
+            session.publisher,
+            session.session,
+            first,
+            events,
+            answers.append,
+            self.refusals.append,
+        )
         self.collect()
         return answers
 

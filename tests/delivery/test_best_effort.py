@@ -49,7 +49,11 @@ class Desk:
         events: tuple[tuple[dict[str, Value], bytes], ...] = tuple(
             ({"a": value}, b"") for value in values
         )
-        self.pubend.publish(session.publisher, session.session, first, events, answers.append)
+        late: list[str] = []
+        self.pubend.publish(
+            session.publisher, session.session, first, events, answers.append, late.append
+        )
+        assert late == []  # nothing has to be looked up
         return answers[0]
 
     def ticks(self) -> list[Tick]:

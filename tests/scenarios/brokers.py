@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from gapless.broker import Broker
@@ -195,7 +196,7 @@ class World:
         names: dict[CellId, list[BrokerId]] = {}
         for chain in chains:
             line = chain.split("-")
-            edges += list(zip(line, line[1:], strict=False))
+            edges += [*pairwise(line)]
             names |= {cell: [cell] for cell in line if cell not in names}
         topology = Topology.of(names | (cells or {}), edges)
         self.now = us(s=10)
@@ -530,19 +531,24 @@ class Publisher(Client):
 
     def say(self, label: str, *, sequence: int = 0, session: int = 0, **values: Value) -> int:
         """Ask to publish an event; return the number of the request."""
-        self._sequence = sequence or self._sequence + 1
-        number = self.number()
-        self._labels[number] = label
-        events = ((dict(values), label.encode()),)
-        session = session or self.session
-        self.ask(Publish(number, self.pubend, "ann", session, self._sequence, events))
-        return number
+        return self._ask(label, values, sequence, session)
 
     def publish(self, label: str, **values: Value) -> Tick:
         """Publish an event and wait until it is acknowledged; return its tick."""
-        number = self.say(label, **values)
+        number = self._ask(label, values)
         self.world.wait(lambda: self.answer(number) is not None)
         return self.ticks[label]
+
+    def _ask(
+        self, label: str, values: dict[str, Value], sequence: int = 0, session: int = 0
+    ) -> int:
+        self._sequence = sequence or self._sequence + 1
+        number = self.number()
+        self._labels[number] = label
+        events = ((values, label.encode()),)
+        session = session or self.session
+        self.ask(Publish(number, self.pubend, "ann", session, self._sequence, events))
+        return number
 
     def hear(self, notice: Any) -> None:
         """Note the tick of an event that is acknowledged."""

@@ -33,7 +33,7 @@ P, R = PubendId("P"), PubendId("R")
 
 
 def lost_frame(*, cache_lost: bool = False) -> tuple[World, Subscriber]:
-    """p - a - n: a has sent two frames when the link to n is cut."""
+    """In p - a - n, a has sent two frames when the link to n is cut."""
     world = World("p-a-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "price > 10")
@@ -378,7 +378,9 @@ def test_14_7_a_report_from_before_a_host_left_is_ignored() -> None:
     world, after, again = rejoining()
     assert after is None
     assert again is not None
-    assert world.pubend("p", P).vector(world.pubend("p", P).regime) is not None
+    latest = world.pubend("p", P).regimes[-1]
+    assert shb("e") in dict(latest.entries), "a new row and a new regime"
+    assert latest.start > again.floor
 
 
 def test_14_7_without_the_memory_of_who_left_a_late_report_pins_the_log() -> None:

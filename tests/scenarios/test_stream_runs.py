@@ -42,7 +42,7 @@ def owed_and_missing(ann: Publisher, subscriber: Subscriber, *labels: str) -> li
 
 
 def clock_back_at_the_pubend() -> tuple[Subscriber, Subscriber]:
-    """p crashes; with its clock set back, V^m changes in the second in which it changed before."""
+    """After a crash of p with its clock set back, V^m changes in the second in which it changed before."""
     world = World("p-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "kind = 'X'")
@@ -107,9 +107,10 @@ def test_a7_when_silences_of_two_regimes_are_merged_a_start_comes_too_early() ->
         found: list[Piece] = []
         for piece in pieces:
             if found and not piece.publications and found[-1].high + 1 == piece.low:
-                before = found.pop()
-                piece = Piece(before.low, piece.high, piece.regime, 0, before.publications)
-            found.append(piece)
+                low, before = found[-1].low, found.pop().publications
+                found.append(Piece(low, piece.high, piece.regime, 0, before))
+            else:
+                found.append(piece)
         return found
 
     with patched(sending, "joined", merged):

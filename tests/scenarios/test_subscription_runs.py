@@ -25,7 +25,7 @@ from gapless.delivery.router import Router
 from gapless.delivery.subscribers.segments import Segment
 from gapless.delivery.subscribers.strand import State, Strand
 from gapless.delivery.subscribers.subscription import Subscription
-from gapless.messages.clients import OpenPubend, Order, Refused, SetFilter
+from gapless.messages.clients import OpenPubend, Order, PubendOpened, Refused, SetFilter
 from gapless.messages.overlay import Quality
 from gapless.messages.records import Append, Change, PublisherRecord, RegimeRecord, Store
 from gapless.messages.streams import Frame, Nack, Publication
@@ -40,7 +40,7 @@ P, Q, R = PubendId("P"), PubendId("Q"), PubendId("R")
 
 
 def change_while_a_frame_is_lost() -> Subscriber:
-    """x changes A to B; an event of A from before the new start is lost on its way, and asked for."""
+    """While x changes A to B, an event of A from before the new start is lost on its way, and asked for."""
     world = World("p-s", gct_ms=200)
     ann = world.publisher("p")
     x = world.subscriber("s", "x", "kind = 'A'")
@@ -84,7 +84,7 @@ def test_a15_with_the_old_conjunctions_gone_at_once_a_lost_event_is_answered_as_
 
 
 def dead_host_behind_routers_that_restart() -> tuple[list[bytes], Subscriber]:
-    """z dies, and those who knew where it was restart; return what c is sent for z's sake."""
+    """Host z dies, and those who knew where it was restart; return what c is sent for z's sake."""
     world = World("p-n-c", "n-d-z", park_after_s=7)
     ann = world.publisher("p")
     world.subscriber("c", "y", "kind = 'C'")
@@ -128,7 +128,7 @@ HELD_MAX = 5
 
 
 def replay_while_events_come() -> tuple[list[str], list[str], int, State]:
-    """x has a long past to read while events come fast; return what it got, and how much was held."""
+    """Let x have a long past to read while events come fast; return what it got, and how much was held."""
     world = World("p-n", join_hold=HELD_MAX, join_window_ms=50, read_chunk_bytes=30)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE", durable=True)
@@ -179,7 +179,7 @@ def test_a19_when_live_events_wait_for_the_whole_replay_they_pile_up() -> None:
 
 
 def pubend_a_year_ahead() -> list[str]:
-    """q's clock is a year ahead; return what a subscriber in total order has a second later."""
+    """The clock of q is a year ahead; return what a subscriber in total order has a second later."""
     world = World("p-n-q")
     world.publisher("p", "P")
     world.set_clock("q", 365 * 86_400)
@@ -207,7 +207,7 @@ def test_a20_without_advance_the_merge_waits_for_the_clock() -> None:
 
 
 def pubend_learned_late() -> list[tuple[Tick, str]]:
-    """r's clock is behind; its pubend is opened when x has merged others; return what x has."""
+    """The clock of r is behind; its pubend is opened when x has merged others; return what x has."""
     world = World("p-n-r")
     ann = world.publisher("p", "P")
     world.set_clock("r", -4)
@@ -344,6 +344,20 @@ def test_a22_without_the_refusal_a_pruned_conjunction_loses_an_event() -> None:
     assert x.events == ["ibm"], "x wants rain, and has started"
 
 
+def test_a22_an_advertisement_is_never_narrowed() -> None:
+    world = World("p-n")
+    ann = world.publisher("p", "P", "type = 'stock'")
+    x = world.subscriber("n", "x", "price < 0")
+    world.run(s=1)
+    answer = ann.call(OpenPubend(ann.number(), "P", "type = 'stock' AND price > 10"))
+    assert isinstance(answer, PubendOpened), "it finds the one that is there"
+    ann.publish("cheap", type="stock", price=-1)
+    world.run(s=1)
+    assert x.events == ["cheap"]
+    wider = ann.call(OpenPubend(ann.number(), "P", "TRUE"))
+    assert isinstance(wider, Refused)
+
+
 # --- A24: a router with nothing -------------------------------------------------------------------
 
 
@@ -457,7 +471,7 @@ def test_a26_a_pubend_keeps_its_quality() -> None:
 
 
 def clock_back_while_idle() -> tuple[int, Subscriber]:
-    """p's clock is set back an hour; return how often n gave its feeder up, and a new subscriber."""
+    """The clock of p is set back an hour; return how often n gave its feeder up, and a new subscriber."""
     world = World("p-n")
     world.publisher("p")
     world.subscriber("n", "x", "kind = 'X'")

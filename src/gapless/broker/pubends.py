@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
-from gapless.core.ids import PubendId
+from gapless.core.ids import Entry, PubendId, ShbId
 from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.delivery.best_effort import BestEffortPubend
@@ -62,7 +62,9 @@ class Pubends:
         """Bring all pubends back as they were."""
         by_kind: dict[type, dict[PubendId, list[Any]]] = {}
         for record in records:
-            if isinstance(record, PubendRecord | RegimeRecord | MemberRecord | HoldRecord | PublisherRecord):
+            if isinstance(
+                record, PubendRecord | RegimeRecord | MemberRecord | HoldRecord | PublisherRecord
+            ):
                 by_kind.setdefault(type(record), {}).setdefault(record.pubend, []).append(record)
         for pubend, (record,) in by_kind.get(PubendRecord, {}).items():
             self._host(
@@ -91,9 +93,7 @@ class Pubends:
                 context,
                 record,
                 self,
-                lambda shb: broker.tables.holdings.claim(
-                    shb, pubend, record.announcement_version
-                ),
+                partial(self._claim, pubend),
                 broker.sessions.clock_view,
                 regimes=regimes,
                 publishers=publishers,
@@ -105,6 +105,11 @@ class Pubends:
         broker.router.host(pubend, made, record.released)
         broker.router.learn_regimes(pubend, regimes)
         broker.announced(pubend)
+
+    def _claim(self, pubend: PubendId, shb: ShbId) -> Entry | None:
+        """Return what tables that know the pubend as it is now claim of a subscriber host (R31)."""
+        version = self.hosted[pubend].record.announcement_version
+        return self._broker.tables.holdings.claim(shb, pubend, version)
 
     # --- what the rooms ask ----------------------------------------------------------------------
 
@@ -165,7 +170,7 @@ class Pubends:
         if reason is not None:
             self._refuse(client, call.request, reason)
         elif pubend in self.hosted:
-            self._context.tell(client, PubendOpened(call.request, pubend))
+            self._find(client, call, pubend)
         elif pubend in self._opening:
             self._opening[pubend].append((client, call.request))
         else:
@@ -190,12 +195,49 @@ class Pubends:
         properties = hosted.record.properties
         if properties.quality is not call.quality:
             return f"the pubend {call.name!r} is {properties.quality.name.lower()}; it stays so"
-        if not Filter(properties.advertisement).covers(advertisement):
-            return (
-                f"the pubend {call.name!r} advertises {properties.advertisement}, which does not "
-                f"cover {advertisement}"
-            )
-        return None
+        return self._fault_of_advertisement(hosted, advertisement)
+
+    def _fault_of_advertisement(
+        self, hosted: Pubend | BestEffortPubend, wanted: Filter
+    ) -> str | None:
+        """Say why a pubend cannot advertise this too: an advertisement only widens (A22)."""
+        present = _advertisement(hosted)
+        widens = isinstance(hosted, Pubend) and wanted.covers(present)
+        if widens or present.covers(wanted):
+            return None
+        what = f"the pubend {hosted.record.pubend} advertises {present}"
+        if isinstance(hosted, BestEffortPubend):
+            return f"{what}, which stays so at best effort; open another pubend for {wanted}"
+        return (
+            f"{what}, and an advertisement only widens; "
+            f"open it with ({present}) OR ({wanted}), or open another pubend"
+        )
+
+    def _find(self, client: str, call: OpenPubend, pubend: PubendId) -> None:
+        """Answer for a pubend that is here; widen its advertisement first if more is asked for."""
+        hosted, wanted = self.hosted[pubend], Filter(call.advertisement)
+
+        def opened() -> None:
+            self._context.tell(client, PubendOpened(call.request, pubend))
+
+        def widened() -> None:
+            self._announce(pubend)
+            opened()
+
+        if Filter(hosted.record.properties.advertisement).covers(wanted):
+            opened()
+        elif _advertisement(hosted).covers(wanted):
+            # somebody else has just asked for it: the answer waits behind that write
+            self._context.write((), opened)
+        else:
+            assert isinstance(hosted, Pubend)
+            hosted.widen(wanted, widened)
+
+    def _announce(self, pubend: PubendId) -> None:
+        """Say that a pubend is here, as it is on disk."""
+        record = self.hosted[pubend].record
+        self._broker.announcements.host(pubend, record.announcement_version, record.properties)
+        self._broker.announced(pubend)
 
     def _make(self, pubend: PubendId, call: OpenPubend) -> None:
         identity = self._context.identity
@@ -239,6 +281,7 @@ class Pubends:
                 call.first,
                 call.events,
                 partial(self._published, client, call.request),
+                partial(self._refuse, client, call.request),
             )
         except PublishRefusedError as error:
             self._refuse(client, call.request, str(error))
@@ -251,3 +294,10 @@ class Pubends:
         if known is None:
             return f"there is no pubend {pubend} here; open it first"
         return f"the pubend {pubend} is at the broker {known.properties.broker}; publish there"
+
+
+def _advertisement(hosted: Pubend | BestEffortPubend) -> Filter:
+    """Return what a pubend advertises when all writes are through."""
+    if isinstance(hosted, Pubend):
+        return hosted.advertisement
+    return Filter(hosted.record.properties.advertisement)

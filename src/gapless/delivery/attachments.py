@@ -129,6 +129,7 @@ class Routed:
         "passed",
         "pubend",
         "regimes",
+        "regimes_asked",
         "released",
         "stream",
     )
@@ -140,6 +141,8 @@ class Routed:
         self.log: Log | None = None
         self.feed: Feed | None = None
         self.attachments: dict[tuple[BrokerId, int], Attachment] = {}
+        self.regimes_asked: dict[int, int] = {}
+        """When each regime was asked for that is not known yet."""
         self.regimes = Regimes()
         self.released: Tick = 0
         self.advanced: tuple[Tick, int] = (0, 0)

@@ -67,8 +67,10 @@ class BestEffortPubend:
         first: int,
         events: Events,
         then: Callable[[tuple[Tick, ...]], None],
+        refused: Callable[[str], None],
     ) -> None:
         """Send a batch out, but for what was sent before, and call back with its ticks."""
+        del refused  # what is refused is refused at once, and raises
         held = self._publishers.get(publisher, session)
         refuse_unadvertised(self._advertised, events)
         repeated = min(len(events), max(0, held.last_sequence + 1 - first))

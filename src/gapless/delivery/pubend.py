@@ -2,40 +2,39 @@
 
 Theory of operation
 -------------------
-``last`` is the highest tick that was given away, ``top`` the highest that may be told. Between them
-lie batches and regimes that wait for the disk, in order; silence never overtakes them (R30). What
-becomes durable moves ``top`` and goes out as a *piece*: these ticks are events, all others between
-the old and the new top are silent, for ever (I1, I2).
+Ticks are given in order and told in order, silence between them: see :mod:`.stream_end`. Three
+things are on disk before anything that depends on them is told (I13): a batch with the sequences of
+its publishers, a regime with the rows of its members, and the *ceiling*, below which silence may be
+promised.
 
-Three things are on disk before anything that depends on them is told (I13): a batch with the
-sequences of its publishers, a regime with the rows of its members, and the *ceiling*, below which
-silence may be promised. After a crash the stream goes on above the ceiling, whatever the clock
-says (R29, A8).
-
-Which sequences of a publisher are already published is the business of :mod:`.publishers`, how large
-the log is that of :mod:`.logsize`. A log at its limit gives up first what only retention keeps. What
+Which sequences of a publisher are already published is the business of :mod:`.publishers`, and of
+:mod:`.lookup` if that was long ago; how large the log is that of :mod:`.logsize`. A log at its limit gives up first what only retention keeps. What
 members need is not given up: publications are refused until those who lag have been told and have
 acknowledged or let go (R58).
 
 A regime is a numbered vector V^m. When members or claims change, the next regime opens at the next
 tick, with a piece of its own, even when nothing is published (R31).
+
+An advertisement only widens (section 1). Tables are pruned by it, so what the wider one adds may be
+published only in a regime of the new announcement version: there tables count only if they know that
+version (A22).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Final
 
 import msgspec
 
 from gapless.content.filter import Filter
-from gapless.core.ids import Entry, PubendId, ShbId
+from gapless.core.ids import Entry, ShbId
 from gapless.core.machine import Context, Fetched
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
+from gapless.delivery.hosted_regimes import exact_pieces, outlived, regime_at
 from gapless.delivery.logsize import LogSize, row_bytes
+from gapless.delivery.lookup import Batch, Found, LookUps
 from gapless.delivery.members import Claim, Membership
 from gapless.delivery.overdue import Overdue
 from gapless.delivery.publishers import (
@@ -45,6 +44,7 @@ from gapless.delivery.publishers import (
     last_logged,
     refuse_unadvertised,
 )
+from gapless.delivery.stream_end import Outlet, Pending, StreamEnd
 from gapless.messages.records import (
     Append,
     Change,
@@ -62,36 +62,11 @@ from gapless.messages.streams import Piece, Publication
 __all__ = ["Outlet", "Pubend", "PublishRefusedError", "last_logged"]
 
 
-class Outlet(Protocol):
-    """Where a pubend's knowledge goes: the router of its broker."""
-
-    def spread(self, pubend: PubendId, piece: Piece, opened: RegimeRecord | None) -> None:
-        """Take a piece above all before; ``opened`` is the regime that begins with it."""
-
-    def released(self, pubend: PubendId, up_to: Tick) -> None:
-        """The log no longer has ticks up to this one."""
-
-    def expect_ack(self, pubend: PubendId, tick: Tick, pressure: bool) -> None:
-        """Ask those who have not acknowledged up to a tick to look for their gaps (R57, R58)."""
+NOTHING: Final = range(0)
+"""No sequences."""
 
 
-class _Pending(msgspec.Struct):
-    """Something that waits for the disk: a batch, or the opening of a regime."""
-
-    low: Tick
-    high: Tick
-    regime: int
-    publications: tuple[Publication, ...] = ()
-    opens: RegimeRecord | None = None
-    done: Callable[[], None] | None = None
-    durable: bool = False
-
-    def piece(self) -> Piece:
-        """Return what is told when it is durable."""
-        return Piece(self.low, self.high, self.regime, 0, self.publications)
-
-
-class Pubend:
+class Pubend(StreamEnd):
     """One guaranteed stream of this broker."""
 
     def __init__(
@@ -106,17 +81,20 @@ class Pubend:
         publishers: Iterable[PublisherRecord] = (),
         membership: Membership | None = None,
     ) -> None:
-        self._context = context
-        self._record = record
-        """As it is on disk; ``_latest`` is as it will be when all writes are through."""
-        self._latest = record
-        self._outlet = outlet
-        self._claim = claim
-        self._clock_view = clock_view
-        self.membership = membership or Membership(record.pubend, context.parameters, context.now)
-        self.regimes = sorted(regimes, key=lambda regime: regime.number)
         window = context.parameters.publisher_window
         self._publishers = Publishers(record.pubend, window, publishers)
+        logged, _ = self._publishers.logged
+        super().__init__(context, record, outlet, clock_view, max(last_logged, logged), regimes)
+        self._claim = claim
+        self.membership = membership or Membership(record.pubend, context.parameters, context.now)
+        self._lookups = LookUps(
+            context,
+            record.pubend,
+            self._publishers,
+            lambda: self._record.released,
+            self._admit,
+            self._note_damage,
+        )
         self._size = LogSize(
             context.parameters.log_bytes_max,
             record.log_marks,
@@ -124,33 +102,15 @@ class Pubend:
             record.released,
         )
         self._advertised = Filter(record.properties.advertisement)
-        # what was promised silent before a crash stays silent (R29)
-        logged, _ = self._publishers.logged
-        self.last = self.top = max(last_logged, logged, record.ceiling, record.released)
         self.damage: str | None = None
         """What is wrong with the log, if a row could not be read (P8)."""
-        self._pending: deque[_Pending] = deque()
-        self._raising = False
         self._regime_at = -us(s=3_600)
         self._regime_due = False
-        self._silence_us = us(ms=context.parameters.silence_ms)
-        self._eager = False
         self._overdue = Overdue(context.parameters, context.now, self.top)
-        self._idle_timer = context.after(self._silence_us, self._idle)
         context.after(us(ms=context.parameters.ack_ms), self._review)
         context.after(self._publisher_review_us, self._review_publishers)
 
     # --- what others ask ---------------------------------------------------------------------
-
-    @property
-    def record(self) -> PubendRecord:
-        """The pubend as it is on disk."""
-        return self._record
-
-    @property
-    def regime(self) -> int:
-        """The number of the regime that ticks are given now; 0 before the first."""
-        return self.regimes[-1].number if self.regimes else 0
 
     def vector(self, number: int) -> RegimeRecord | None:
         """Return a regime by its number."""
@@ -158,12 +118,7 @@ class Pubend:
 
     def regime_of(self, tick: Tick) -> int:
         """Return the regime of a tick: the last one that began at or before it."""
-        number = 0
-        for regime in self.regimes:
-            if regime.start > tick:
-                break
-            number = regime.number
-        return number if tick > self._record.released else 0
+        return regime_at(self.regimes, tick, self._record.released)
 
     # --- reading the log ---------------------------------------------------------------------
 
@@ -182,34 +137,31 @@ class Pubend:
 
         def fetched(event: Fetched) -> None:
             if event.damaged is not None:
-                self._context.mark("damaged log row")
-                self.damage = event.damaged
+                self._note_damage(event.damaged)
             rows: tuple[LogRow, ...] = event.rows
             whole = event.complete and event.damaged is None
             done = high if whole else (min(high, rows[-1].last) if rows else low - 1)
             # what was released meanwhile may be trimmed: it is gone, not silent (A14)
-            start = max(low, self._record.released + 1)
-            found = [each for row in rows for each in row.publications if start <= each.tick <= done]
-            then(self._pieces(start, done, found) if start <= done else [], done)
+            released = self._record.released
+            start = max(low, released + 1)
+            found = [
+                each for row in rows for each in row.publications if start <= each.tick <= done
+            ]
+            then(exact_pieces(self.regimes, released, start, done, found), done)
 
         bytes_max = self._context.parameters.read_chunk_bytes
         self._context.fetch(self._record.pubend, low, high, bytes_max, fetched)
 
-    def _pieces(self, low: Tick, high: Tick, publications: list[Publication]) -> list[Piece]:
-        """Return exact knowledge of a range: these publications, silence elsewhere."""
-        starts = [each.start for each in self.regimes if low < each.start <= high]
-        pieces = []
-        for first, beyond in itertools.pairwise([low, *starts, high + 1]):
-            if first < beyond:
-                inside = tuple(each for each in publications if first <= each.tick < beyond)
-                pieces.append(Piece(first, beyond - 1, self.regime_of(first), 0, inside))
-        return pieces
+    def _note_damage(self, damaged: str) -> None:
+        self._context.mark("damaged log row")
+        self.damage = damaged
 
     # --- publishing --------------------------------------------------------------------------
 
     def open_publisher(self, publisher: str, then: Callable[[PublisherRecord], None]) -> None:
         """Fence older sessions of a publisher and say how far it has come (R28)."""
         record = self._publishers.open(publisher, self._context.clock)
+        self._lookups.fence(publisher)
         self._context.write((Store(record),), lambda: then(record))
 
     def publish(
@@ -219,24 +171,40 @@ class Pubend:
         first: int,
         events: Events,
         then: Callable[[tuple[Tick, ...]], None],
+        refused: Callable[[str], None],
     ) -> None:
         """Log a batch whole, or refuse it whole, and call back with its ticks (R27).
 
+        What can be refused at once raises; ``refused`` is called if that takes a look into the log.
         A repeated event gets its old tick. Sequences may be left out: they are given up, and
         refused if they come later. See :mod:`.publishers`.
         """
-        held = self._publishers.get(publisher, session)
-        refuse_unadvertised(self._advertised, events)
-        published = self._publishers.published(held, first, len(events))
+        self._lookups.take(Batch(publisher, session, first, events, then, refused))
+
+    def _admit(self, batch: Batch, found: Found) -> range:
+        """Publish a batch; or return which of its sequences have to be looked up in the log."""
+        held = self._publishers.get(batch.publisher, batch.session)
+        refuse_unadvertised(self._advertised, batch.events)
+        first, events, then = batch.first, batch.events, batch.then
+        old = self._publishers.too_old(held, first, len(events))
+        if old and not found.covers(old):
+            return old
+        if old and found.damage is not None:
+            raise PublishRefusedError(
+                f"sequence {old[0]} is looked for in a log that is damaged: {found.damage}"
+            )
+        published = self._publishers.published(held, first, len(events), found.ticks)
         fresh = events[len(published) :]
         if not fresh:
             # its first copy may still wait for the disk: the answer waits behind it
             self._context.write((), lambda: then(published))
-            return
+            return NOTHING
         self._refuse_when_full()
-        new = self._with_ticks(publisher, first + len(published), fresh)
+        self._follow_announcement()
+        new = self._with_ticks(batch.publisher, first + len(published), fresh)
         ticks = published + tuple(each.tick for each in new)
         self._append(held, new, lambda: then(ticks))
+        return NOTHING
 
     def _refuse_when_full(self) -> None:
         """Refuse to publish into a log at its limit (R58)."""
@@ -253,11 +221,6 @@ class Pubend:
             tick, sequence = tick + 1, sequence + 1
         return tuple(found)
 
-    def _present(self) -> Tick:
-        """Return the tick of this moment: never far ahead of what the neighbours' clocks say."""
-        lead = us(ms=self._context.parameters.tick_lead_ms)
-        return min(self._context.clock, self._clock_view() + lead)
-
     def _append(
         self,
         held: PublisherRecord,
@@ -265,7 +228,7 @@ class Pubend:
         done: Callable[[], None],
     ) -> None:
         first, last, clock = publications[0], publications[-1], self._context.clock
-        pending = _Pending(self.last + 1, last.tick, self.regime, publications, done=done)
+        pending = Pending(self.last + 1, last.tick, self.regime, publications, done=done)
         self.last = last.tick
         self._size.add(last.tick, row_bytes(pending.piece()))
         record = self._publishers.append(held, publications, clock, self._size.total)
@@ -274,108 +237,41 @@ class Pubend:
         )
         self._enqueue(pending, (Append(row), Store(record)))
 
-    # --- the order of telling ----------------------------------------------------------------
+    def _log_marks(self) -> tuple[tuple[Tick, int], ...]:
+        return self._size.marks
 
-    def _enqueue(self, pending: _Pending, changes: tuple[Change, ...]) -> None:
-        self._pending.append(pending)
+    # --- the advertisement -------------------------------------------------------------------
 
-        def durable() -> None:
-            pending.durable = True
-            self._settle()
+    @property
+    def advertisement(self) -> Filter:
+        """What is advertised when all writes are through."""
+        return Filter(self._latest.properties.advertisement)
 
-        self._context.write(changes, durable)
+    def widen(self, advertisement: Filter, then: Callable[[], None]) -> None:
+        """Advertise more; call back when it is on disk, to announce it (section 1, A22)."""
+        assert advertisement.covers(self.advertisement), "an advertisement only widens"
+        self._context.mark("advertisement widened")
+        change = self._change(advertisement=str(advertisement))
+        properties, version = self._latest.properties, self._latest.announcement_version
 
-    def _settle(self) -> None:
-        """Tell what is durable, in the order in which ticks were given."""
-        while self._pending and self._pending[0].durable:
-            pending = self._pending.popleft()
-            if pending.done is not None:
-                pending.done()
-            self._tell(pending.piece(), pending.opens)
+        def widened() -> None:
+            self._record = msgspec.structs.replace(
+                self._record, properties=properties, announcement_version=version
+            )
+            then()
+            self._follow_announcement()
+            self._advertised = Filter(properties.advertisement)
 
-    def _tell(self, piece: Piece, opens: RegimeRecord | None = None) -> None:
-        assert piece.low == self.top + 1, f"{piece.low} does not follow {self.top}"
-        self.top = piece.high
-        self._outlet.spread(self._record.pubend, piece, opens)
+        self._context.write((change,), widened)
 
-    # --- silence -----------------------------------------------------------------------------
+    def _follow_announcement(self) -> None:
+        """Open a regime at once if the latest is of an older announcement version (R31).
 
-    def set_eager(self, eager: bool) -> None:
-        """Say whether somebody waits in total order, and silence has to flow at once."""
-        if eager and not self._eager:
-            # an idle stream may have been about to be silent for long
-            self._idle_timer.cancel()
-            self._silence_us = us(ms=self._context.parameters.eager_silence_ms)
-            self._idle_timer = self._context.after(self._silence_us, self._idle)
-        self._eager = eager
-
-    def advance(self, tick: Tick) -> None:
-        """Promise silence up to a tick that somebody waits for (R51)."""
-        lead = self._clock_view() + us(ms=self._context.parameters.tick_lead_ms)
-        if self.last < tick <= lead:
-            self._be_silent_until(tick)
-
-    def _idle(self) -> None:
-        parameters = self._context.parameters
-        before = self.top
-        self._idle_once()
-        quiet = self.top > before
-        longest = us(ms=parameters.idle_silence_max_ms)
-        if self._eager:
-            self._silence_us = us(ms=parameters.eager_silence_ms)
-        elif quiet:
-            self._silence_us = min(2 * self._silence_us, longest)
-        else:
-            self._silence_us = us(ms=parameters.silence_ms)
-        self._idle_timer = self._context.after(self._silence_us, self._idle)
-
-    def _idle_once(self) -> None:
-        if not self._pending:
-            # at least one tick, so that a clock that was set back does not look like a dead feed
-            self._be_silent_until(max(self.last + 1, self._present()))
-
-    def _be_silent_until(self, tick: Tick) -> None:
-        if self._pending:
-            return
-        if tick > max(self._record.ceiling, self.last):
-            self._raise_ceiling(tick)
-            tick = min(tick, self._record.ceiling)
-        if tick > self.last:
-            low, self.last = self.last + 1, tick
-            self._tell(Piece(low, tick, self.regime, 0))
-
-    def _raise_ceiling(self, need: Tick) -> None:
-        if self._raising:
-            return
-        self._raising = True
-        ceiling = need + us(ms=self._context.parameters.ceiling_step_ms)
-
-        def raised() -> None:
-            self._raising = False
-            self._raised(ceiling)
-            if need > self.last:
-                self._be_silent_until(need)
-
-        self._context.write((self._change(ceiling=ceiling),), raised)
-
-    def _raised(self, ceiling: Tick) -> None:
-        ceiling = max(ceiling, self._record.ceiling)
-        self._record = msgspec.structs.replace(self._record, ceiling=ceiling)
-
-    def _change(self, *, ceiling: Tick = 0, released: Tick = 0) -> Store:
-        """Return the write of the pubend's record with greater values.
-
-        Several may be under way; each says all that the ones before it said, so that a later
-        one never takes an earlier one back.
+        Also before a batch gets its ticks: a crash may have come between the two.
         """
-        latest = self._latest
-        self._latest = msgspec.structs.replace(
-            latest,
-            ceiling=max(ceiling, latest.ceiling),
-            released=max(released, latest.released),
-            log_marks=self._size.marks,
-        )
-        return Store(self._latest)
+        version = self._record.announcement_version
+        if self.regimes and self.regimes[-1].announcement_version != version:
+            self._open_regime(self.membership.vector(self._claim, self._context.now))
 
     # --- regimes and members -----------------------------------------------------------------
 
@@ -415,7 +311,7 @@ class Pubend:
         # the opening tick is promised silent, so the ceiling covers it in the same write
         changes: list[Change] = [Store(regime), self._change(ceiling=start)]
         changes += [Store(row) for row in rows]
-        pending = _Pending(
+        pending = Pending(
             start, start, regime.number, opens=regime, done=lambda: self._raised(start)
         )
         self._enqueue(pending, tuple(changes))
@@ -487,11 +383,8 @@ class Pubend:
 
     def _forget_regimes(self, up_to: Tick) -> list[Erase]:
         """Forget regimes whose last tick is released; return the changes on disk."""
-        kept = self.regimes
-        while len(kept) > 1 and kept[1].start <= up_to + 1:
-            kept = kept[1:]
-        gone = self.regimes[: len(self.regimes) - len(kept)]
-        self.regimes = kept
+        count = outlived(self.regimes, up_to)
+        gone, self.regimes = self.regimes[:count], self.regimes[count:]
         return [Erase(regime.key) for regime in gone]
 
 

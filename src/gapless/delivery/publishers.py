@@ -10,9 +10,9 @@ of three fates:
   that leaves sequences out says that the client has given them up, as after a refusal;
 - it is *new*: above all that were published.
 
-What is not above the last sequence and has no remembered tick was passed over or is too old to tell.
-It is refused, never acknowledged: a client that sends 9 before its unanswered 8 learns that 8 is not
-there (A21). The last sequence and the ticks are on disk in the transaction of the log row, so all this
+The ticks of the last sequences are remembered; those below may be in the log, where :mod:`.lookup`
+looks for them. What has no tick in either place was passed over or is released. It is refused, never
+acknowledged: a client that sends 9 before its unanswered 8 learns that 8 is not there (A21). The last sequence and the ticks are on disk in the transaction of the log row, so all this
 is the same after a crash.
 
 A publisher that was not used for long is forgotten. Then its past is unknown: what it repeats from
@@ -21,7 +21,8 @@ before would be new.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -33,6 +34,9 @@ from gapless.messages.records import PublisherRecord
 from gapless.messages.streams import Publication
 
 __all__ = ["Events", "PublishRefusedError", "Publishers", "last_logged", "refuse_unadvertised"]
+
+FIRST_SEQUENCE: Final = 1
+"""The lowest sequence: 0 says that nothing was published."""
 
 Events = tuple[tuple[dict[str, Value], bytes], ...]
 """A batch as a client sends it: attributes and payload of each event."""
@@ -105,12 +109,26 @@ class Publishers:
             )
         return held
 
-    def published(self, held: PublisherRecord, first: int, count: int) -> tuple[Tick, ...]:
-        """Return the ticks of those at the head of a batch that are already published."""
+    def too_old(self, held: PublisherRecord, first: int, count: int) -> range:
+        """Return those at the head of a batch that may be published, but below all remembered."""
+        if first < FIRST_SEQUENCE:
+            raise PublishRefusedError(
+                f"sequence {first} cannot be published: sequences begin at {FIRST_SEQUENCE}"
+            )
+        lowest = held.window[0][0] if held.window else first
+        return range(first, min(first + count, lowest))
+
+    def published(
+        self, held: PublisherRecord, first: int, count: int, found: Mapping[int, Tick]
+    ) -> tuple[Tick, ...]:
+        """Return the ticks of those at the head of a batch that are already published.
+
+        ``found`` has the ticks of those that are too old to be remembered, if they are in the log.
+        """
         repeated = range(first, min(first + count - 1, held.last_sequence) + 1)
         if not repeated:
             return ()
-        known = dict(held.window)
+        known = {**found, **dict(held.window)}
         for sequence in repeated:
             if sequence not in known:
                 # telling a made-up tick would be a false position, telling ok a false promise
@@ -144,5 +162,5 @@ class Publishers:
         if held.window and sequence > held.window[0][0]:
             why = f"was passed over: {last} is published without it"
         else:
-            why = "was passed over, or published too long ago for its tick to be remembered"
+            why = "was passed over, or published so long ago that the log no longer has it"
         return f"sequence {sequence} {why}; go on after {last}"

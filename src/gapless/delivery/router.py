@@ -317,6 +317,7 @@ class Router:
         routed = self._routed[pubend]
         # also when nothing is cached: a router that forgot this would offer tick 0 (A24)
         routed.stream.raise_top(at)
+        routed.regimes_asked.clear()
         routed.asked.clear()
         routed.advanced = (0, 0)
         self._welcome_waiting(routed)
@@ -426,7 +427,14 @@ class Router:
         log.pieces_between(low, log.top, read)
 
     def _ask_feeder(self, routed: Routed, message: RegimeWant) -> None:
-        if routed.feeder is not None:
+        """Ask for a regime, unless that was done just now: many pieces may need the same."""
+        recent = self._context.now - us(ms=self._context.parameters.nrt_min_ms)
+        asked = routed.regimes_asked.get(message.number)
+        if routed.feeder is not None and (asked is None or asked <= recent):
+            routed.regimes_asked = {
+                number: at for number, at in routed.regimes_asked.items() if at > recent
+            }
+            routed.regimes_asked[message.number] = self._context.now
             self._context.post(routed.feeder, message)
 
     # --- sessions and time -------------------------------------------------------------------

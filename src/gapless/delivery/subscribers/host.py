@@ -28,7 +28,7 @@ from gapless.delivery.subscribers.segments import Segment
 from gapless.delivery.subscribers.strand import State, Strand
 from gapless.delivery.subscribers.subend import Subend
 from gapless.delivery.subscribers.subscription import Subscription
-from gapless.messages.clients import BeginKind
+from gapless.messages.clients import BeginKind, Order
 from gapless.messages.records import Erase, JoinRecord, Store
 from gapless.messages.requests import HoldId
 from gapless.messages.streams import Publication
@@ -201,6 +201,10 @@ class SubscriberHost:
             strand.begin_in_past(max(0, begin.clock - 1))
         else:
             strand.become(State.WAITING)
+        if subscription.order is Order.TOTAL:
+            for each in subscription.strands.values():
+                each.subend.register(each)
+                each.subend.review_eager()
         self.touch(subscription)
 
     def drop_strand(self, strand: Strand) -> None:

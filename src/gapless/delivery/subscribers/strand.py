@@ -125,7 +125,9 @@ class Strand:
     @property
     def total(self) -> bool:
         """Whether silence of this stream lets others go on."""
-        return self.subscription.order is Order.TOTAL and self.subscription.client is not None
+        subscription = self.subscription
+        waits = subscription.order is Order.TOTAL and subscription.client is not None
+        return waits and len(subscription.strands) > 1
 
     @property
     def frontier(self) -> Tick:
@@ -207,8 +209,8 @@ class Strand:
 
     def begin_in_past(self, after: Tick | None) -> None:
         """Begin at a position (R48), or, if it is None, with the oldest that the log has."""
-        self.hold_if_needed(after or 0)
         self.position = after or 0
+        self._hold_if_needed()
         if after is not None:
             self.begin(after)
         self.become(State.CATCHING)
@@ -240,7 +242,13 @@ class Strand:
         """Let the next filter take over where the strand is, and read what it needs (R47)."""
         if self.next is None:
             return
-        end = max(self.subend.horizon or 0, self.position, self.acked, self.last_told)
+        end = max(
+            self.subend.horizon or 0,
+            self.position,
+            self.acked,
+            self.last_told,
+            self.subscription.merged,  # in total order nothing can come below it
+        )
         if self.is_live:
             self._leave_live()
         self.stop_reading()  # what is under way may go beyond the end
@@ -318,8 +326,18 @@ class Strand:
         if self._top is not None and self.position >= known:
             return  # nothing more is there yet
         segment, end = self.governing(self.position + 1)
-        high = min(end, self._join_at) if self.state is State.JOINING else end
-        self._read(segment, high)
+        if self.base is not None and not self.subscription.host.meets(self.pubend, segment):
+            self._pass_over(min(end, known))
+        else:
+            high = min(end, self._join_at) if self.state is State.JOINING else end
+            self._read(segment, high)
+
+    def _pass_over(self, high: Tick) -> None:
+        """Go on without reading: a filter that can match nothing of the stream governs here."""
+        if high > self.position:
+            self.position = high
+            self._join_if_read()
+            self.subscription.host.touch(self.subscription)
 
     def _try_to_join(self) -> None:
         horizon = self.subend.horizon
@@ -374,12 +392,15 @@ class Strand:
                 each for each in piece.publications if self.position < each.tick <= high
             )
         self.position = max(self.position, min(reply.done, high))
+        self._join_if_read()
+        # what is to be told of the strand itself is told before its events, when the step ends
+        self.subscription.host.touch(self.subscription)
+
+    def _join_if_read(self) -> None:
         if self.state is State.JOINING and self.position >= self._join_at:
             self.buffer.extend(self._held)
             self._held.clear()
             self.become(State.LIVE)
-        # what is to be told of the strand itself is told before its events, when the step ends
-        self.subscription.host.touch(self.subscription)
 
     def stop_reading(self) -> None:
         """An answer that is under way is no longer wanted."""
@@ -412,22 +433,22 @@ class Strand:
         self.stop_reading()
         self.buffer.clear()
         self._held.clear()
-        self.last_told = 0
+        self.last_told = position  # what is below is not acknowledged by silence
         self._top = None
-        self.hold_if_needed(position)
         self.position = self.origin = position
+        self._hold_if_needed()
         self.become(State.CATCHING)
         self.switch_now()
 
     # --- how much of the log must be kept ----------------------------------------------------------------
 
-    def hold_if_needed(self, position: Tick) -> None:
+    def _hold_if_needed(self) -> None:
         """Take a hold for reading from a position that this host does not keep by reports (R49)."""
         if self.subscription.durable and self.base is not None:
-            kept = position >= self.acked_stored  # by the floor, or by the hold that it has
+            kept = self.position >= self.acked_stored  # by the floor, or by the hold that it has
         else:
-            kept = self.subend.reported is not None and position >= self.subend.reported
-        if not kept:
+            kept = self.subend.reported is not None and self.position >= self.subend.reported
+        if not kept and self.wants_more:
             self.subscription.host.make_hold(self)
 
     @property

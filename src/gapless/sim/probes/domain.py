@@ -28,7 +28,9 @@ class Domain:
         """Return the events that a conjunction matches."""
         mask = self._conjunctions.get(conjunction)
         if mask is None:
-            mask = sum(1 << bit for bit, each in enumerate(self.events) if conjunction.matches(each))
+            mask = sum(
+                1 << bit for bit, each in enumerate(self.events) if conjunction.matches(each)
+            )
             self._conjunctions[conjunction] = mask
         return mask
 

@@ -72,6 +72,8 @@ class Insight:
         }
         self.regimes: dict[PubendId, dict[int, RegimeRecord]] = {}
         """Every regime that ever was on a disk."""
+        self.advertisements: dict[PubendId, dict[int, str]] = {}
+        """By announcement version what a pubend advertises."""
         self.told_up_to: dict[PubendId, Tick] = {}
         """By pubend the highest tick that the disk allows to be told: a ceiling, or a row."""
         self.members: dict[PubendId, dict[ShbId, MemberRecord]] = {}
@@ -117,6 +119,8 @@ class Insight:
         match record:
             case PubendRecord():
                 self._allow(record.pubend, max(record.ceiling, record.released))
+                texts = self.advertisements.setdefault(record.pubend, {})
+                texts[record.announcement_version] = record.properties.advertisement
             case RegimeRecord():
                 self.regimes.setdefault(record.pubend, {}).setdefault(record.number, record)
             case MemberRecord():

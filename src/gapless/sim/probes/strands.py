@@ -65,7 +65,9 @@ class Strands(Invariant):
                     if seen is not None:
                         self._moved(process, strand, seen[1], seen[2], event)
         if len(states) > 2 * count + 16:
-            kept = {id(each) for end in machine.host.subends.values() for each in end.strands.values()}
+            kept = {
+                id(each) for end in machine.host.subends.values() for each in end.strands.values()
+            }
             self._states[me] = {key: seen for key, seen in states.items() if key in kept}
 
     def _moved(
@@ -142,10 +144,7 @@ class ExactReads(Invariant):
             if self.truth.matches(stream, read.filter, place)
         ]
         found = [
-            each.tick
-            for piece in reply.pieces
-            for each in piece.publications
-            if each.tick >= low
+            each.tick for piece in reply.pieces for each in piece.publications if each.tick >= low
         ]
         if found != wanted:
             self.world.violate(

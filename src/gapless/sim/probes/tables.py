@@ -133,11 +133,11 @@ class Tables(Invariant):
             missing = self._owed(shb, entry) & ~covered
             if not missing:
                 continue
-            for pubend, stream in self.truth.streams.items():
-                version = table.known.get(pubend, 1)
-                if table.claim(shb, pubend, version) is None:
+            for pubend, texts in self.insight.advertisements.items():
+                version = max(texts) if table.leaf else table.known.get(pubend, 0)
+                if version not in texts or table.claim(shb, pubend, version) is None:
                     continue
-                lost = missing & self.insight.domain.of_filter(stream.advertisement)
+                lost = missing & self.insight.domain.of_filter(texts[version])
                 if lost:
                     self.world.violate(
                         "I4",
@@ -191,9 +191,7 @@ class Tables(Invariant):
                 continue
             key = (table.name, table.version)
             if held is edge._legacy and edge.leaf is None:
-                self._check(
-                    process, table, self.insight.domain.of_all(table.conjunctions.values())
-                )
+                self._check(process, table, self.insight.domain.of_all(table.conjunctions.values()))
             elif seen.copies.get(held.number) != key:
                 seen.copies[held.number] = key
                 said = self._said.get(key)

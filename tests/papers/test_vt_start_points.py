@@ -1,0 +1,513 @@
+"""What VT says of start points (4.1.8), of reliable delivery (3.1, 3.3) and of recovery (4.3).
+
+VT: Zhao: Routing and dissemination of control information in content-based publish-subscribe systems;
+virtual time vectors. Here with whole brokers; ``test_vt_propagation`` has the tables and the figures.
+Where a rule of the paper is taken out, a test says how its promise breaks.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from gapless.broker.tables import Tables
+from gapless.content.filter import Filter
+from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
+from gapless.core.ticks import Tick
+from gapless.delivery.subscribers.subend import Subend
+from gapless.messages.propagation import TableDelta, TableFull
+from gapless.messages.records import RegimeRecord
+from gapless.propagation import Chooser, Outcome, Table
+from gapless.propagation.sufficiency import Choice
+from gapless.propagation.transfer import TableReceiver, Update
+from gapless.sim.plants import patched
+from tests.cases import scaled
+from tests.propagation.oracle import EVENTS, FILTERS, of_filter, of_table
+from tests.scenarios.brokers import Publisher, Subscriber, World, of, shb
+
+P = PubendId("P")
+
+
+def start_time(world: World, broker: BrokerId, name: str) -> VirtualTime:
+    """Return the virtual start time of a subscription."""
+    start = world[broker].host.subscriptions[name].newest.start
+    assert start is not None
+    return start
+
+
+def served_from(world: World, host: BrokerId, time: VirtualTime) -> Tick:
+    """Return the first tick of P whose V^m serves a host up to a virtual time."""
+    return min(
+        record.start
+        for record in world.pubend("p", P).regimes
+        for listed, entry in record.entries
+        if listed == shb(host) and entry.time >= time
+    )
+
+
+# --- 4.1.8: the start point -----------------------------------------------------------------------
+
+
+class NewSubscription:
+    """s1 has started; s2 is new, and the news of it is late; messages come before and after."""
+
+    def __init__(self) -> None:
+        world = World("p-n", retention_s=600)
+        ann = world.publisher("p")
+        world.subscriber("n", "s1", "symbol = 'ibm'")
+        world.run(s=1)
+        news = world.hold(of(TableDelta, source="n", target="p"))
+        s2 = self.s2 = world.subscriber("n", "s2", "symbol = 't'")
+        world.run(ms=50)
+        ann.publish("m1", symbol="t")
+        ann.publish("m2", symbol="ibm")
+        news.release()
+        world.run(ms=200)
+        ann.publish("m3", symbol="t")
+        world.run(s=1)
+        self.expected = served_from(world, "n", start_time(world, "n", "s2"))
+        self.missed = [
+            label
+            for label in ("m1", "m3")
+            if ann.ticks[label] > s2.starts[P] and label not in s2.events
+        ]
+
+
+def test_a_subscription_starts_with_the_first_message_whose_vector_has_its_start_time() -> None:
+    """4.1.8, example 4.10."""
+    story = NewSubscription()
+    assert story.s2.starts[P] + 1 == story.expected
+    assert story.s2.events == ["m3"]
+    assert story.missed == []
+
+
+def test_a_subscription_that_starts_with_any_message_misses_those_that_were_filtered() -> None:
+    """4.1.8: "there is no guarantee a later message will not be filtered out"."""
+
+    def start_now(subend: Subend, low: Tick, _time: VirtualTime | None) -> None:
+        for strand in [*subend._waiting.values()]:
+            strand.offer_start(low, VirtualTime(2**62, 0))
+
+    with (
+        patched(Subend, "_start_strands", start_now),
+        patched(Subend, "_covered", lambda _subend, _time: True),
+    ):
+        story = NewSubscription()
+    assert story.missed == ["m1"]
+
+
+def covered_subscription() -> tuple[int, list[str]]:
+    """A subscription that another one covers; return what was sent for it, and what it got."""
+    world = World("p-n")
+    ann = world.publisher("p")
+    world.subscriber("n", "wide", "price > 10")
+    world.run(s=1)
+    since = world.now
+    narrow = world.subscriber("n", "narrow", "price > 100")
+    world.run(ms=1)
+    ann.publish("e1", price=200)
+    world.run(s=1)
+    return len(world.sent_over(TableDelta, "n", "p", since)), narrow.events
+
+
+def test_a_covered_subscription_starts_at_once_and_sends_nothing() -> None:
+    """4.1.3: it has the virtual start time of what covers it."""
+    assert covered_subscription() == (0, ["e1"])
+
+
+# --- 3.2.4: theorem 3.1 ---------------------------------------------------------------------------
+
+
+def dishonest(world: World) -> list[str]:
+    """Return tables that claim a host and do not cover what it wants: broken S-Λ invariants."""
+    wanted: list[tuple[ShbId, VirtualTime, str]] = [
+        (shb(name), segment.start, segment.text)
+        for name, node in world.nodes.items()
+        if node.broker is not None
+        for segment in node.broker.host._segments.values()
+        if segment.start is not None
+    ]
+    return [
+        f"{name}: {table} lacks {text} of {host}"
+        for name, node in world.nodes.items()
+        if node.broker is not None
+        for edge in node.broker.tables.holdings.edges.values()
+        for table in edge.tables()
+        for host, start, text in wanted
+        if _claims(table, host, start) and of_filter(text) & ~of_table(table)
+    ]
+
+
+def _claims(table: Table, host: ShbId, start: VirtualTime) -> bool:
+    claim = table.claim(host, P, 1)
+    return claim is not None and claim.time >= start
+
+
+class Turmoil:
+    """Subscriptions come and go while links are cut and brokers restart; messages come all the time.
+
+    What every subscriber is owed is what is published after the start that it was told.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.dice = Random(seed)
+        self.world = World("p-a-c", "a-b-d")
+        self.ann = self.world.publisher("p")
+        self.dishonest: list[str] = []
+        self.subscribers: list[Subscriber] = []
+        self.sent: dict[str, int] = {}
+        for number in range(24):
+            self._change(number)
+            for _ in range(self.dice.randrange(1, 30)):
+                self._pass(5)
+        for one, other in (("p", "a"), ("a", "c"), ("a", "b"), ("b", "d")):
+            self.world.heal(one, other)
+        for _ in range(40):
+            self._pass(100)
+
+    def _change(self, number: int) -> None:
+        act = self.dice.random()
+        if act < 0.6:
+            broker = self.dice.choice("pacbd")
+            wanted = self.dice.choice(FILTERS) or "TRUE"
+            self.subscribers.append(self.world.subscriber(broker, f"s{number}", wanted))
+        elif act < 0.8:
+            one, other = self.dice.choice((("p", "a"), ("a", "c"), ("a", "b"), ("b", "d")))
+            self.world.cut(one, other)
+            self._pass(200)
+            self.world.heal(one, other)
+        elif act < 0.9:
+            router = self.dice.choice("ab")
+            self.world.restart(router)
+            self.subscribers = [each for each in self.subscribers if each.broker != router]
+        elif self.subscribers:
+            self.subscribers.pop(self.dice.randrange(len(self.subscribers))).leave()
+
+    def _pass(self, ms: int) -> None:
+        number = self.dice.randrange(len(EVENTS))
+        label = f"e{len(self.sent)}"
+        self.sent[label] = number
+        self.ann.say(label, **EVENTS[number])
+        self.world.run(ms=ms)
+        self.dishonest += dishonest(self.world)
+
+    def missing(self) -> list[str]:
+        """Return what some subscriber is owed and was not given, or was given without wanting it."""
+        return [
+            f"{each.name}: {each.events} instead of {owed}"
+            for each in self.subscribers
+            if (owed := self._owed(each)) != each.events
+        ]
+
+    def _owed(self, subscriber: Subscriber) -> list[str]:
+        start = subscriber.starts.get(P)
+        assert start is not None, f"{subscriber.name} has not started"
+        wanted = of_filter(subscriber.wanted)
+        return [
+            label
+            for label, tick in self.ann.ticks.items()
+            if tick > start and wanted >> self.sent[label] & 1
+        ]
+
+
+@pytest.mark.parametrize("seed", range(scaled(8)))
+def test_theorem_3_1_what_is_published_after_the_start_point_is_delivered_without_a_gap(
+    seed: int,
+) -> None:
+    """Conditions 1 (S-Λ) and 3 (it starts once failures end), and what follows from all four."""
+    story = Turmoil(seed)
+    assert story.dishonest == []
+    assert len(story.ann.ticks) == len(story.sent)
+    assert any(each.events for each in story.subscribers)
+    assert story.missing() == []
+
+
+def test_theorem_3_1_needs_condition_1() -> None:
+    """Tables that claim more than they cover lose messages."""
+    claim_too_much = table_that_takes_any_delta()
+    story = LostChange(claim_too_much)
+    assert story.dishonest
+    assert story.missed == ["y1"]
+
+
+def router_restarts() -> list[str]:
+    """A router loses its tables, and a message comes before it has learned them again."""
+    world = World("p-n-c")
+    ann = world.publisher("p")
+    x = world.subscriber("c", "x", "kind = 'X'")
+    world.run(s=1)
+    news = world.hold(of(TableDelta, TableFull, source="c", target="n"))
+    world.restart("n")
+    world.run(s=2)
+    ann.publish("x1", kind="X")
+    world.run(s=1)
+    news.release()
+    world.run(s=1)
+    ann.publish("x2", kind="X")
+    world.run(s=1)
+    return x.events
+
+
+def test_theorem_3_1_a_broker_that_lags_forwards() -> None:
+    """Condition 2: sufficiency-directed routing."""
+    assert router_restarts() == ["x1", "x2"]
+
+
+def test_theorem_3_1_needs_condition_2() -> None:
+    """A broker that filters by what it has, sufficient or not, loses messages."""
+
+    def by_what_is_there(
+        chooser: Chooser, _pubend: object, _vector: object, _version: object, receiver: Any
+    ) -> Choice:
+        edge = chooser._edge(receiver)
+        tables = () if edge is None else tuple(edge.held())
+        return Choice(tables, sum(1 << held.number for held in tables))
+
+    with patched(Chooser, "choose", by_what_is_there):
+        assert router_restarts() == ["x2"]
+
+
+class ParkedHost:
+    """A host is cut off until V^m no longer lists it, and those above have lost its tables."""
+
+    def __init__(self) -> None:
+        world = World("p-n-z", park_after_s=7)
+        ann = world.publisher("p")
+        self.x = world.subscriber("z", "x", "kind = 'Z'")
+        world.run(s=1)
+        world.cut("n", "z")
+        world.restart("n")
+        world.restart("p")
+        ann.connect()
+        world.run(s=12)
+        ann.open()
+        ann.publish("z1", kind="Z")
+        self.listed = [
+            entry
+            for record in world.pubend("p", P).regimes[-1:]
+            for entry in record.entries
+            if entry[0] == shb("z")
+        ]
+        news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+        world.heal("n", "z")
+        world.run(s=3)
+        news.release()
+        world.run(s=2)
+        ann.publish("z2", kind="Z")
+        world.run(s=1)
+
+
+def test_theorem_3_1_a_host_takes_only_messages_whose_vector_has_its_subscriptions() -> None:
+    """Condition 4: what came with another vector is waited for; here it is read from the log."""
+    story = ParkedHost()
+    assert story.listed == []
+    assert story.x.events == ["z1", "z2"]
+
+
+def test_theorem_3_1_needs_condition_4() -> None:
+    """A host that takes silence of any vector loses messages."""
+    with patched(Subend, "_covered", lambda _subend, _time: True):
+        story = ParkedHost()
+    assert story.x.events == ["z2"]
+    assert story.x.gaps == []
+
+
+@pytest.mark.parametrize("crashes", [1, 3])
+def test_theorem_3_1_vectors_never_fall_also_when_the_pubend_crashes(crashes: int) -> None:
+    """4.3.1: V^m is on disk, "in order to assign monotonically non-decreasing V^m vectors"."""
+    world = World("p-n", retention_s=600)
+    ann = world.publisher("p")
+    for number in range(crashes):
+        world.subscriber("n", f"s{number}", f"x = {number}")
+        world.run(s=1)
+        world.restart("p")
+        ann.connect()
+        world.run(ms=300)
+    times = [
+        dict(record.entries)[shb("n")].time
+        for record in world.nodes["p"].disk.load()
+        if isinstance(record, RegimeRecord)
+    ]
+    assert len(times) > crashes
+    assert times == sorted(times)
+
+
+# --- 3.4: theorem 3.3 -----------------------------------------------------------------------------
+
+
+def conjunctions_left(seed: int) -> tuple[set[str], set[str]]:
+    """Subscriptions come and go; return the conjunctions in all tables, and those that are wanted."""
+    dice = Random(seed)
+    world = World("p-a-c", "a-d")
+    world.publisher("p")
+    live: list[Subscriber] = []
+    for number in range(30):
+        if live and dice.random() < 0.5:
+            live.pop(dice.randrange(len(live))).end()
+        else:
+            wanted = dice.choice(FILTERS) or "TRUE"
+            live.append(world.subscriber(dice.choice("pacd"), f"s{number}", wanted))
+        world.run(ms=dice.randrange(1, 40))
+    while len(live) > 1:
+        live.pop().end()
+    world.run(s=2)
+    held = {
+        text
+        for name in world.nodes
+        for edge in world[name].tables.holdings.edges.values()
+        for table in edge.tables()
+        for text in table.conjunctions
+    }
+    wanted_now = {
+        str(conjunction) for each in live for conjunction in Filter(each.wanted).conjunctions
+    }
+    return held, wanted_now
+
+
+@pytest.mark.parametrize("seed", range(scaled(6)))
+def test_theorem_3_3_no_conjunction_is_left_without_a_live_subscription(seed: int) -> None:
+    held, wanted = conjunctions_left(seed)
+    assert held <= wanted
+    assert held
+
+
+def test_theorem_3_3_without_removal_conjunctions_stay() -> None:
+    with patched(Tables, "disown", lambda _tables, _owner: None):
+        held, wanted = conjunctions_left(1)
+    assert not held <= wanted
+
+
+# --- 4.3: changes that are lost, repeated, reordered ----------------------------------------------
+
+
+def table_that_takes_any_delta() -> AbstractContextManager[None]:
+    """Take the base version out of R19: a later change is applied though one before it was lost."""
+
+    def take(receiver: TableReceiver, delta: TableDelta) -> Update:
+        table = receiver.table
+        if table is None or delta.table != table.name:
+            return Update(Outcome.WANT)
+        based = msgspec.structs.replace(delta, base=table.version)
+        digest = table._digest_after(based)
+        if digest is None or delta.version <= table.version:
+            return Update(Outcome.STALE)
+        return take_delta(receiver, msgspec.structs.replace(based, digest=digest))
+
+    take_delta = TableReceiver._take_delta
+    return patched(TableReceiver, "_take_delta", take)
+
+
+class LostChange:
+    """The change that brings y is lost, the next one, for z, is not."""
+
+    def __init__(self, rules: AbstractContextManager[None]) -> None:
+        with rules:
+            world = World("p-n", heartbeat_ms=2_000, session_dead_ms=9_000, attach_expiry_ms=10_000)
+            ann = world.publisher("p")
+            world.subscriber("n", "x", "kind = 'stock'")
+            world.run(s=2)
+            lost = world.lose(of(TableDelta, source="n", target="p"))
+            y = world.subscriber("n", "y", "size > 3")
+            world.run(ms=50)
+            lost.end()
+            world.subscriber("n", "z", "place = 'there'")
+            world.run(ms=100)
+            self.dishonest = dishonest(world)
+            ann.publish("y1", kind="news", size=4, place="here")
+            world.run(s=6)
+            ann.publish("y2", kind="news", size=4, place="here")
+            world.run(s=1)
+        assert len(lost.messages) == 1
+        self.y = y
+        self.missed = missed(ann, y, "y1", "y2")
+
+
+def missed(ann: Publisher, subscriber: Subscriber, *labels: str) -> list[str]:
+    """Return what came after the start of a subscriber and was not given to it."""
+    start = subscriber.starts.get(P, 2**62)
+    return [
+        label for label in labels if ann.ticks[label] > start and label not in subscriber.events
+    ]
+
+
+def test_4_3_2_a_change_that_was_lost_is_asked_for_when_the_next_one_comes() -> None:
+    """4.3.2: "receives a subscription change with a constraint vector" that is ahead."""
+    story = LostChange(nullcontext())
+    assert story.dishonest == []
+    assert story.missed == []
+    assert "y2" in story.y.events
+
+
+def only_change_lost() -> list[str]:
+    """The last change is lost, and no other comes."""
+    world = World("p-a-n")
+    ann = world.publisher("p")
+    lost = world.lose(of(TableDelta))
+    y = world.subscriber("n", "y", "kind = 'Y'")
+    world.run(ms=60)
+    lost.end()
+    world.run(s=3)
+    ann.publish("y1", kind="Y")
+    world.run(s=1)
+    assert lost.messages
+    return y.events
+
+
+def test_4_3_2_the_last_change_is_missed_by_its_signs_of_life() -> None:
+    """4.3.2: a broker whose V^b is out of date finds that out."""
+    assert only_change_lost() == ["y1"]
+
+
+def test_4_3_2_without_that_a_subscription_never_starts() -> None:
+    with patched(Tables, "heard", lambda _tables, _peer, _states: None):
+        assert only_change_lost() == []
+
+
+class Disordered:
+    """Changes come last first, and some twice; x goes, y comes and goes and comes, z comes."""
+
+    def __init__(self) -> None:
+        world = World("p-a-n")
+        ann = world.publisher("p")
+        x = world.subscriber("n", "x", "kind = 'X'")
+        world.run(s=1)
+        twice = world.repeat(of(TableDelta, TableFull))
+        held = world.hold(of(TableDelta, source="n", target="a"))
+        x.end()
+        y = world.subscriber("n", "y", "kind = 'Y'")
+        world.run(ms=30)
+        y.end()
+        world.run(ms=30)
+        self.y = world.subscriber("n", "y", "kind = 'Y'")
+        world.run(ms=30)
+        self.z = world.subscriber("n", "z", "kind = 'Z'")
+        world.run(ms=30)
+        self.changes = len(held.messages)
+        held.release(reverse=True)
+        world.run(s=1)
+        twice.end()
+        for label in "XYZ":
+            ann.publish(label, kind=label)
+        world.run(s=1)
+        edges = [world[one].tables.holdings.edges[other] for one, other in ("pa", "an")]
+        self.tables = [
+            sorted(text for table in edge.tables() for text in table.conjunctions) for edge in edges
+        ]
+
+
+def test_4_3_3_and_4_3_4_changes_out_of_order_and_twice_are_put_right() -> None:
+    """4.3.3, 4.3.4: detected by their virtual times; out-of-date ones and copies are discarded."""
+    story = Disordered()
+    assert story.changes >= 3
+    assert story.tables == [["kind = 'Y'", "kind = 'Z'"]] * 2
+    assert (story.y.events, story.z.events) == (["Y"], ["Z"])
+
+
+def test_4_3_3_changes_that_are_applied_in_any_order_leave_a_wrong_table() -> None:
+    with table_that_takes_any_delta(), patched(Tables, "heard", lambda *_: None):
+        story = Disordered()
+    assert story.tables[1] != ["kind = 'Y'", "kind = 'Z'"]

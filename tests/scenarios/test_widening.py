@@ -1,0 +1,108 @@
+"""A pubend that is opened again with another advertisement (section 1, A22, R31)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gapless.core.ids import PubendId
+from gapless.messages.clients import OpenPubend, PubendOpened, Refused
+from gapless.messages.overlay import Quality
+from tests.scenarios.brokers import Publisher, World
+
+P = PubendId("P")
+
+
+def open_again(ann: Publisher, advertisement: str, quality: Quality = Quality.GUARANTEED) -> Any:
+    return ann.call(OpenPubend(ann.number(), "P", advertisement, quality))
+
+
+def reason(answer: Any) -> str:
+    assert isinstance(answer, Refused)
+    return answer.reason
+
+
+def test_subscribers_behind_pruned_tables_get_what_a_wider_advertisement_adds() -> None:
+    world = World("p-a-n")
+    ann = world.publisher("p", advertisement="price < 10")
+    low = world.subscriber("n", "low", "price < 10")
+    high = world.subscriber("n", "high", "price > 50")
+    world.run(s=1)
+    ann.publish("e1", price=1)
+    assert isinstance(open_again(ann, "price < 100"), PubendOpened)
+    record = world.pubend("p", P).record
+    assert (record.announcement_version, record.properties.advertisement) == (2, "price < 100")
+    for number in range(2, 40):
+        ann.publish(f"e{number}", price=60 if number % 2 else 6)
+        world.run(ms=20)
+    world.run(s=1)
+    assert low.events == ["e1", *(f"e{number}" for number in range(2, 40, 2))]
+    # it starts when its host is served for the wider one; from there nothing is missing
+    assert high.events
+    assert high.events == [f"e{number}" for number in range(3, 40, 2)][-len(high.events) :]
+    known = world["n"].announcements.get(P)
+    assert known is not None
+    assert known.version == 2
+    regime = world.pubend("p", P).regimes[-1]
+    assert regime.announcement_version == 2
+
+
+def test_a_claim_counts_only_from_tables_that_know_the_wider_advertisement() -> None:
+    # R31: after the news has gone round, claims for the new version make the regime
+    world = World("p-a-n")
+    ann = world.publisher("p", advertisement="price < 10")
+    world.subscriber("n", "low", "price < 10")
+    world.run(s=1)
+    open_again(ann, "price < 100")
+    world.subscriber("n", "high", "price > 50")
+    world.run(s=1)
+    regime = world.pubend("p", P).regimes[-1]
+    ((_, entry),) = regime.entries
+    assert entry.time == world["n"].tables.time
+
+
+def test_an_advertisement_that_is_covered_changes_nothing() -> None:
+    world = World("p-a")
+    ann = world.publisher("p", advertisement="price < 10")
+    assert isinstance(open_again(ann, "price < 5"), PubendOpened)
+    assert world.pubend("p", P).record.announcement_version == 1
+
+
+def test_an_advertisement_that_would_narrow_in_part_is_refused_with_a_way_out() -> None:
+    world = World("p-a")
+    ann = world.publisher("p", advertisement="price < 10")
+    why = reason(open_again(ann, "price > 5"))
+    assert "only widens" in why
+    assert "(price < 10) OR (price > 5)" in why
+    assert isinstance(open_again(ann, "(price < 10) OR (price > 5)"), PubendOpened)
+    ann.publish("e1", price=50)
+
+
+def test_two_who_ask_for_the_same_wider_one_get_one_version() -> None:
+    world = World("p-a")
+    ann = world.publisher("p", advertisement="price < 10")
+    numbers = [ann.number(), ann.number()]
+    for number in numbers:
+        ann.ask(OpenPubend(number, "P", "price < 100"))
+    assert [ann.answer(number) for number in numbers] == [None, None]  # not on disk yet
+    world.run(ms=100)
+    assert all(isinstance(ann.answer(number), PubendOpened) for number in numbers)
+    assert world.pubend("p", P).record.announcement_version == 2
+
+
+def test_a_wider_advertisement_is_the_same_after_a_restart() -> None:
+    world = World("p-a")
+    ann = world.publisher("p", advertisement="price < 10")
+    open_again(ann, "price < 100")
+    world.restart("p")
+    world.run(s=2)
+    known = world["a"].announcements.get(P)
+    assert known is not None
+    assert (known.version, known.properties.advertisement) == (2, "price < 100")
+
+
+def test_a_pubend_of_best_effort_keeps_its_advertisement() -> None:
+    world = World("p-a")
+    ann = world.publisher("p", advertisement="price < 10", quality=Quality.BEST_EFFORT)
+    assert isinstance(open_again(ann, "price < 5", Quality.BEST_EFFORT), PubendOpened)
+    why = reason(open_again(ann, "price < 100", Quality.BEST_EFFORT))
+    assert "open another pubend for price < 100" in why
