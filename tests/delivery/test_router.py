@@ -142,7 +142,7 @@ def test_an_answer_to_a_nack_goes_only_to_those_who_asked() -> None:
     line.run(ms=20)
     line.say("r1", Nack(STOCKS, (TickRange(4, 6),)))
     line.run(ms=20)
-    assert line.pieces("r1") == [piece(4, 6, event(5, 1))]
+    assert line.pieces("r1") == [piece(1, 10, event(5, 1))]  # with the silence around it
     assert line.pieces("r2") == []
 
 
@@ -153,7 +153,7 @@ def test_released_ticks_are_answered_as_released_never_as_silence() -> None:
     line.say("r", Nack(STOCKS, (TickRange(5, 18),)))
     line.run(ms=20)
     assert Released(STOCKS, 15) in line.heard["r"]
-    assert line.pieces() == [piece(16, 18)]
+    assert line.pieces() == [piece(16, 20)]
 
 
 def test_a_receiver_that_is_not_farther_from_the_pubend_is_not_fed() -> None:

@@ -48,6 +48,7 @@ def test_a_wider_advertisement_is_on_disk_before_it_is_announced_or_used() -> No
     assert announced == [2]
     assert stored(bench).properties.advertisement == "a < 100"
     assert stored(bench).announcement_version == 2
+    assert bench.opened[-1].announcement_version == 2  # at once, though nothing is published
     answers = bench.publish(session, 1, 50)
     bench.sync()
     assert len(answers) == 1

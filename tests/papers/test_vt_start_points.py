@@ -191,7 +191,7 @@ class Turmoil:
         number = self.dice.randrange(len(EVENTS))
         label = f"e{len(self.sent)}"
         self.sent[label] = number
-        self.ann.say(label, **EVENTS[number])
+        self.ann.say_values(label, EVENTS[number])
         self.world.run(ms=ms)
         self.dishonest += dishonest(self.world)
 

@@ -14,7 +14,7 @@ record. Events have labels, so that a story can say who got what.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -531,21 +531,23 @@ class Publisher(Client):
 
     def say(self, label: str, *, sequence: int = 0, session: int = 0, **values: Value) -> int:
         """Ask to publish an event; return the number of the request."""
-        return self._ask(label, values, sequence, session)
+        return self.say_values(label, values, sequence, session)
 
     def publish(self, label: str, **values: Value) -> Tick:
         """Publish an event and wait until it is acknowledged; return its tick."""
-        number = self._ask(label, values)
+        number = self.say_values(label, values)
         self.world.wait(lambda: self.answer(number) is not None)
         return self.ticks[label]
 
-    def _ask(
-        self, label: str, values: dict[str, Value], sequence: int = 0, session: int = 0
+    def say_values(
+        self, label: str, values: Mapping[str, Value | None], sequence: int = 0, session: int = 0
     ) -> int:
+        """Ask to publish an event whose values are at hand."""
         self._sequence = sequence or self._sequence + 1
         number = self.number()
         self._labels[number] = label
-        events = ((values, label.encode()),)
+        present = {name: value for name, value in values.items() if value is not None}
+        events = ((present, label.encode()),)
         session = session or self.session
         self.ask(Publish(number, self.pubend, "ann", session, self._sequence, events))
         return number

@@ -18,11 +18,11 @@ from gapless.delivery import sending
 from gapless.delivery.acks import Reports
 from gapless.delivery.members import Claim, Membership
 from gapless.delivery.pubend import Pubend
-from gapless.delivery.subscribers.strand import Strand
+from gapless.delivery.subscribers.host import SubscriberHost
 from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.clients import Begin, BeginKind
 from gapless.messages.propagation import TableDelta, TableFull
-from gapless.messages.records import LifeRecord, MemberRecord, Record, Store
+from gapless.messages.records import LifeRecord, MemberRecord, PubendRecord, Record, Store
 from gapless.messages.streams import Frame, Member, Nack, Piece, Report
 from gapless.sim.plants import patched
 from tests.scenarios.brokers import Disk, Publisher, Subscriber, World, of, shb
@@ -145,10 +145,9 @@ def test_a8_without_the_ceiling_an_acknowledged_event_is_never_delivered() -> No
     def promise(pubend: Pubend, need: Tick) -> None:
         pubend._raised(need)
 
-    def without_ceiling(pubend: Pubend, *, ceiling: Tick = 0, released: Tick = 0) -> Store:
-        del ceiling
-        store = change(pubend, released=released)
-        assert isinstance(store.record, msgspec.Struct)
+    def without_ceiling(pubend: Pubend, **values: Any) -> Store:
+        store = change(pubend, **{**values, "ceiling": 0})
+        assert isinstance(store.record, PubendRecord)
         return Store(msgspec.structs.replace(store.record, ceiling=0))
 
     change = Pubend._change
@@ -411,7 +410,7 @@ def test_a13_with_floors_that_fall_a_late_report_takes_the_past_away() -> None:
     report = Membership.report
     with (
         patched(Membership, "report", falling),
-        patched(Strand, "hold_if_needed", lambda _strand, _position: None),
+        patched(SubscriberHost, "make_hold", lambda _host, _strand: None),
     ):
         moved = moved_client()
     assert moved.gaps

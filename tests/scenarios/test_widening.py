@@ -6,8 +6,8 @@ from typing import Any
 
 from gapless.core.ids import PubendId
 from gapless.messages.clients import OpenPubend, PubendOpened, Refused
-from gapless.messages.overlay import Quality
-from tests.scenarios.brokers import Publisher, World
+from gapless.messages.overlay import Announce, Quality
+from tests.scenarios.brokers import Publisher, World, of, shb
 
 P = PubendId("P")
 
@@ -58,6 +58,23 @@ def test_a_claim_counts_only_from_tables_that_know_the_wider_advertisement() -> 
     regime = world.pubend("p", P).regimes[-1]
     ((_, entry),) = regime.entries
     assert entry.time == world["n"].tables.time
+
+
+def test_a_claim_of_tables_that_know_only_the_old_advertisement_does_not_count() -> None:
+    # A22: those tables are pruned for the old one, however new their entries are
+    world = World("p-a-n")
+    ann = world.publisher("p", advertisement="price < 10")
+    world.subscriber("n", "low", "price < 5")
+    world.run(s=1)
+    world.lose(of(Announce, source="p", target="a"))
+    open_again(ann, "price < 100")
+    before = world["n"].tables.time
+    world.subscriber("n", "more", "price > 3")
+    world.run(s=1)
+    assert world["n"].tables.time > before
+    assert world["p"].tables.holdings.claim(shb("n"), P, 1) is not None
+    ((_, entry),) = world.pubend("p", P).regimes[-1].entries
+    assert entry.time == before
 
 
 def test_an_advertisement_that_is_covered_changes_nothing() -> None:

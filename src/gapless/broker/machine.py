@@ -10,7 +10,7 @@ from gapless.broker.readers import Readers
 from gapless.broker.routing import Routing
 from gapless.broker.tables import Tables
 from gapless.content.filter import Filter
-from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.machine import (
     Asked,
     ClientDown,
@@ -21,6 +21,8 @@ from gapless.core.machine import (
     Fetched,
     Identity,
     LinkDown,
+    LinkFree,
+    LinkFull,
     LinkUp,
     Moment,
     Received,
@@ -32,8 +34,8 @@ from gapless.delivery.feed import is_leaf_number
 from gapless.delivery.requests import Requests
 from gapless.delivery.router import Router
 from gapless.delivery.subscribers import Calls, Reporting, SubscriberHost, restore
-from gapless.messages.clients import Refused
-from gapless.messages.overlay import Announce, Quality, TableState
+from gapless.messages.clients import HostRetired, Refused, RetireHost
+from gapless.messages.overlay import Announce, Quality, Retire, TableState
 from gapless.messages.records import (
     JoinRecord,
     LifeRecord,
@@ -61,9 +63,20 @@ from gapless.messages.streams import (
 )
 from gapless.overlay.announcements import Announcements
 from gapless.overlay.neighbourhood import Neighbourhood
+from gapless.overlay.retirements import Retirements
 from gapless.overlay.sessions import Sessions
 
 __all__ = ["Broker"]
+
+
+def next_life(records: Iterable[Record], clock: int) -> int:
+    """Return the number of the life that begins now.
+
+    Never the clock alone: it may have been set back, and then old promises would seem to cover
+    subscriptions that are new (A9).
+    """
+    stored = [record.life for record in records if isinstance(record, LifeRecord)]
+    return max([1, clock, *(life + 1 for life in stored)])
 
 
 class Broker:
@@ -79,9 +92,7 @@ class Broker:
         moment: Moment,
     ) -> None:
         records = tuple(records)
-        lives = [record.life for record in records if isinstance(record, LifeRecord)]
-        # never the clock alone: it may have been set back, and old promises would seem new (A9)
-        life = max(*(stored + 1 for stored in lives), moment.clock, 1) if lives else max(1, moment.clock)
+        life = next_life(records, moment.clock)
         self.context = Context(Identity(broker, cell, life), parameters)
         self.context.now, self.context.clock = moment
         self._me = broker
@@ -126,6 +137,7 @@ class Broker:
         context, records = self.context, self._records
         self.sessions = Sessions(context, self._neighbourhood, self)
         self.announcements = Announcements(context, self._neighbourhood, self.sessions)
+        self.retirements = Retirements(context, self.sessions)
         self.tables = Tables(context, self._neighbourhood, self._life_of, self._tables_changed)
         self.routing = Routing(
             context,
@@ -174,9 +186,15 @@ class Broker:
             case Asked(client, request):
                 self._asked(client, request)
             case LinkUp(peer):
+                self.router.go_on(peer)
                 self.sessions.link_up(peer)
             case LinkDown(peer):
+                self.router.go_on(peer)
                 self.sessions.link_down(peer)
+            case LinkFull(peer):
+                self.router.hold_back(peer)
+            case LinkFree(peer):
+                self.router.go_on(peer)
             case ClientDown(client):
                 self.calls.client_down(client)
                 self.readers.client_down(client)
@@ -184,10 +202,24 @@ class Broker:
                 pass
 
     def _asked(self, client: str, request: Any) -> None:
+        if isinstance(request, RetireHost):
+            self._retire(client, request)
+            return
         rooms = (self.pubends, self.calls, self.readers)
         if not any(room.asked(client, request) for room in rooms):
             number = getattr(request, "request", 0)
             self.context.tell(client, Refused(number, f"{type(request).__name__} is no request"))
+
+    def _retire(self, client: str, call: RetireHost) -> None:
+        """Retire a broker that an operator says will never return (R26)."""
+        if call.broker == self._me or self.sessions.is_open(call.broker):
+            reason = f"the broker {call.broker} is alive; stop it before it is retired"
+            self.context.tell(client, Refused(call.request, reason))
+            return
+        shb = ShbId(call.broker, call.cell)
+        self.retirements.retire(shb)
+        self.pubends.retire(shb)
+        self.context.write((), lambda: self.context.tell(client, HostRetired(call.request)))
 
     def _settle(self) -> None:
         """Let everything follow that this step has caused, here first, then send the rest."""
@@ -206,6 +238,7 @@ class Broker:
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
         """A session has begun (R2)."""
         self.announcements.session_opened(peer, cell)
+        self.retirements.session_opened(peer)
         self.tables.session_opened(peer, cell)
         self.reports.session_opened(peer)
         self.router.session_opened(peer, cell)
@@ -268,6 +301,9 @@ class Broker:
                 self.reports.report(peer, message)
             case Announce():
                 self._announcement(peer, message)
+            case Retire(broker, cell, _):
+                if self.retirements.received(peer, message):
+                    self.pubends.retire(ShbId(broker, cell))
             case _:
                 if not (
                     self.tables.received(peer, message) or self.requests.received(peer, message)

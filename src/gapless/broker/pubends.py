@@ -126,6 +126,12 @@ class Pubends:
             hosted.review_regime()
         return True
 
+    def retire(self, shb: ShbId) -> None:
+        """Keep nothing for a host that will not return."""
+        for hosted in self.hosted.values():
+            if isinstance(hosted, Pubend):
+                hosted.retire(shb)
+
     def review_regimes(self) -> None:
         """Claims may have changed."""
         for hosted in self.hosted.values():

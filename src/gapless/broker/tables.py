@@ -147,7 +147,9 @@ class Tables:
     def _take_source(self, edge: Edge, peer: BrokerId) -> None:
         cell = self._neighbourhood.cell_of(peer)
         assert cell is not None
-        want = edge.source(peer, cell, self._life_of(peer), self._direction(edge), self._context.now)
+        want = edge.source(
+            peer, cell, self._life_of(peer), self._direction(edge), self._context.now
+        )
         self._context.post(peer, want)
 
     def _direction(self, edge: Edge) -> str:

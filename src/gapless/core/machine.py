@@ -35,6 +35,8 @@ __all__ = [
     "Fetched",
     "Identity",
     "LinkDown",
+    "LinkFree",
+    "LinkFull",
     "LinkUp",
     "Moment",
     "Received",
@@ -86,6 +88,18 @@ class LinkDown(msgspec.Struct, frozen=True):
     peer: BrokerId
 
 
+class LinkFull(msgspec.Struct, frozen=True):
+    """More waits to be sent to a peer than ``queue_bytes_max``; what is sent now waits too."""
+
+    peer: BrokerId
+
+
+class LinkFree(msgspec.Struct, frozen=True):
+    """What waited to be sent to a peer is mostly sent."""
+
+    peer: BrokerId
+
+
 class Received(msgspec.Struct, frozen=True):
     """A packet came from a peer."""
 
@@ -130,7 +144,17 @@ class Fetched(msgspec.Struct, frozen=True):
 
 
 Event: TypeAlias = (
-    LinkUp | LinkDown | Received | ClientUp | ClientDown | Asked | Written | Fetched | None
+    LinkUp
+    | LinkDown
+    | LinkFull
+    | LinkFree
+    | Received
+    | ClientUp
+    | ClientDown
+    | Asked
+    | Written
+    | Fetched
+    | None
 )
 """What a step is given; None if only time has passed."""
 

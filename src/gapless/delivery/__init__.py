@@ -19,7 +19,9 @@ The room's passive parts, which act on nothing but themselves:
 The parts that act, each through the context it is given:
 
 - :mod:`.pubend`: takes publications, gives them ticks, logs before it tells (GD 2.2; R27 to R32);
-  beside it :mod:`.publishers` (R27, R28), :mod:`.logsize` (R58) and :mod:`.overdue` (GD 3.2; R57)
+  under it :mod:`.stream_end` (silence and the order of telling: R29, R30), beside it
+  :mod:`.publishers` (R27, R28), :mod:`.lookup` (what they repeat from long ago),
+  :mod:`.hosted_regimes` (R31), :mod:`.logsize` (R58) and :mod:`.overdue` (GD 3.2; R57)
 - :mod:`.best_effort`: a pubend that keeps nothing of what it tells (R33)
 - :mod:`.members`: whom a pubend serves, and how far its log must be kept (R53 to R56)
 - :mod:`.regimes`: what a regime number means, told once per session (R31, R39)

@@ -107,7 +107,9 @@ class Stream:
     def around(self, low: Tick, high: Tick) -> list[Piece]:
         """Return what is known between two ticks, with silence at both ends as far as it goes."""
         first, last = self._places(low, high)
-        return [cut(piece, *_within_silence(piece, low, high)) for piece in self._pieces[first:last]]
+        return [
+            cut(piece, *_within_silence(piece, low, high)) for piece in self._pieces[first:last]
+        ]
 
     def gaps(self, low: Tick, high: Tick) -> list[TickRange]:
         """Return the ranges between two ticks that are Q."""

@@ -63,11 +63,14 @@ class Membership:
         self._heard_at = dict.fromkeys(self._rows, now)
         self._heard: dict[ShbId, _Heard] = {}
         self._left: dict[ShbId, tuple[Join, int]] = {}
+        self._retired: set[ShbId] = set()
 
     # --- what comes in -----------------------------------------------------------------------
 
     def report(self, member: Member, tick: Tick, now: int) -> bool:
         """Take a report; say whether the members or their state may change by it."""
+        if member.shb in self._retired:
+            return False
         left = self._left.get(member.shb)
         if left is not None and member.join <= left[0] and now < left[1]:
             return False  # an old report, still under way when the host left
@@ -102,6 +105,15 @@ class Membership:
         if row is not None and row.join > join:
             return False
         return self._rows.pop(shb, None) is not None
+
+    def retire(self, shb: ShbId) -> tuple[bool, list[HoldRecord]]:
+        """A host will not return: say whether it was a member, and return its holds, now gone (R26)."""
+        self._retired.add(shb)
+        self._heard.pop(shb, None)
+        holds = [row for row in self._holds.values() if row.hold.shb == shb]
+        for row in holds:
+            del self._holds[row.hold]
+        return self._rows.pop(shb, None) is not None, holds
 
     def hold(self, hold: HoldId, tick: Tick, now: int) -> HoldRecord:
         """Keep the log above ``tick`` for a catch-up; a hold only moves up (R49)."""

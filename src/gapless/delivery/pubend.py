@@ -322,6 +322,16 @@ class Pubend(StreamEnd):
         self._context.write((Erase(key),), then)
         self.review_regime()
 
+    def retire(self, shb: ShbId) -> None:
+        """Keep nothing for a host that will not return (R26)."""
+        was_member, holds = self.membership.retire(shb)
+        changes = [Erase(row.key) for row in holds]
+        if was_member:
+            changes.append(Erase(MemberRecord.key_of(self._record.pubend, shb)))
+        if changes:
+            self._context.write(tuple(changes), _nothing)
+            self.review_regime()
+
     def _review(self) -> None:
         """Park, expire and release; look for a regime that is due."""
         self._context.after(us(ms=self._context.parameters.ack_ms), self._review)

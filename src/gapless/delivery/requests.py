@@ -187,7 +187,11 @@ class Requests:
 
     def statistics(self) -> dict[str, int]:
         """Return how many errands are under way, and how many reads wait for their turn."""
-        return {"active": len(self._active), "queued": sum(map(len, self._queue.values())), "ids": len(self._by_id)}
+        return {
+            "active": len(self._active),
+            "queued": sum(map(len, self._queue.values())),
+            "ids": len(self._by_id),
+        }
 
     # --- what comes in -----------------------------------------------------------------------
 

@@ -272,6 +272,21 @@ class Router:
         elif routed.feed is not None:
             routed.feed.set_eager(routed.is_eager)
 
+    def hold_back(self, peer: BrokerId) -> None:
+        """Send a peer nothing of the streams: too much waits for it already (R40)."""
+        self._context.mark("receiver was slow")
+        self._sender.slow.add(peer)
+
+    def go_on(self, peer: BrokerId) -> None:
+        """Go on with what comes; a peer sees what it has missed as a gap, and asks (R40)."""
+        if peer not in self._sender.slow:
+            return
+        self._sender.slow.discard(peer)
+        for routed in self._routed.values():
+            for attachment in routed.attachments.values():
+                if attachment.peer == peer and not attachment.waiting:
+                    attachment.sent = max(attachment.sent, routed.stream.top)
+
     # --- the own feed ------------------------------------------------------------------------
 
     def attached(self, peer: BrokerId, message: Attached) -> None:

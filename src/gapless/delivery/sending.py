@@ -47,6 +47,8 @@ class Sender:
         self._context = context
         self._routing = routing
         self._teller = teller
+        self.slow: set[BrokerId] = set()
+        """Peers for which too much waits to be sent: they get nothing now (R40)."""
         self._silences: dict[BrokerId, list[tuple[PubendId, int, Piece, bool]]] = {}
 
     # --- guaranteed --------------------------------------------------------------------------
@@ -58,7 +60,7 @@ class Sender:
         masks = Masks(self._routing)
         whole = len(news) == 1 and news[0] is piece
         for attachment in routed.attachments.values():
-            if attachment.waiting:
+            if attachment.waiting or attachment.peer in self.slow:
                 continue
             for new in news:
                 attachment.doubt_from(new.low)
@@ -90,7 +92,7 @@ class Sender:
         Silence is sent as far as it goes, not only as far as it was asked for: a long gap is asked
         for in many small ranges, and one answer ends them all.
         """
-        if not attachment.curious.wants(low, high):
+        if attachment.peer in self.slow or not attachment.curious.wants(low, high):
             return
         for known in routed.stream.known(low, high):
             for part_low, part_high in attachment.curious.take(known.low, known.high):
@@ -105,7 +107,9 @@ class Sender:
         for routed in all_routed:
             masks = Masks(self._routing)
             for attachment in routed.attachments.values():
-                if not attachment.waiting and attachment.sent < routed.stream.top:
+                if attachment.waiting or attachment.peer in self.slow:
+                    continue
+                if attachment.sent < routed.stream.top:
                     self.send_through(routed, attachment, routed.stream.top, masks)
         self.flush()
 
@@ -150,7 +154,7 @@ class Sender:
         routed.stream.raise_top(piece.high)
         masks = Masks(self._routing)
         for attachment in routed.attachments.values():
-            if attachment.waiting:
+            if attachment.waiting or attachment.peer in self.slow:
                 continue
             attachment.sent = max(attachment.sent, piece.high)
             passed = self._filtered(routed, attachment, piece, masks, 0, best_effort=True)

@@ -1,10 +1,8 @@
 """A pubend answers requests: reads of its log, holds on it, and the end of a stay (R48, R49, R55).
 
 What a read may claim. An answer tells the ticks from ``low`` to ``done``: those up to ``released`` are
-gone, all others are exact for the filter, D or F. Gone is never said as silence (A14), so pieces begin
-above ``released``, as it is when the answer is made: the log may be released while rows are fetched,
-and rows that were trimmed look like silence to who does not ask again. It is enough to ask then: a
-row is trimmed only after the pubend knows that it is released.
+gone, all others are exact for the filter, D or F. Gone is never said as silence (A14): the pubend's
+pieces begin above what is released when the rows are there.
 
 A hold is on disk before the answer (R49): from then on the asker trusts that the log waits for it. A
 copy of a Read may come after its hold was released, and would bring back what nobody releases again;
@@ -15,8 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
-
-import msgspec
 
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
@@ -142,7 +138,7 @@ class Serving:
         released = self._pubend.record.released
         exact = [
             filtered(piece, lambda publication: wanted.matches(publication.attributes))
-            for piece in self._above(pieces, released)
+            for piece in pieces
         ]
         told = _bounded(exact, max(0, request.bytes_max))
         if told and told[-1].high < exact[-1].high:
@@ -159,17 +155,6 @@ class Serving:
             self._pubend.top,
             released,
         )
-
-    def _above(self, pieces: list[Piece], released: Tick) -> list[Piece]:
-        """Return what lies above the released ticks, which may have grown since rows were asked for."""
-        kept = [piece for piece in pieces if piece.high > released]
-        if kept and kept[0].low <= released:
-            self._context.mark("released while rows were fetched")
-            # its lowest tick has lost its regime, the others have not
-            regime = self._pubend.regime_of(released + 1)
-            rest = cut(kept[0], released + 1, kept[0].high)
-            kept[0] = msgspec.structs.replace(rest, regime=regime)
-        return kept
 
     def _filter(self, text: str) -> Filter | None:
         """Return a filter from its text, None if it is none."""

@@ -24,6 +24,7 @@ __all__ = [
     "Delivery",
     "FilterSet",
     "Gap",
+    "HostRetired",
     "OpenPubend",
     "OpenPublisher",
     "Order",
@@ -35,6 +36,7 @@ __all__ = [
     "ReadLog",
     "ReadPart",
     "Refused",
+    "RetireHost",
     "Seek",
     "SetFilter",
     "Started",
@@ -253,6 +255,23 @@ class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
     done: Tick
     top: Tick
     released: Tick
+
+
+# --- operating ----------------------------------------------------------------------------------
+
+
+class RetireHost(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A broker will never return: nobody has to keep anything for its subscribers (R26)."""
+
+    request: int
+    broker: str
+    cell: str
+
+
+class HostRetired(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """All brokers in reach are told, and the others will be."""
+
+    request: int
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):

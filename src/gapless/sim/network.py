@@ -2,7 +2,7 @@
 
 **session**: a pair of hosts has a connection or none. A connection carries packets in order, each
 way, after a delay. A cut stops one direction. Then the connection either *stalls* (it goes on where
-it was when the cut heals, as TCP does) or *breaks*: all that was under way is lost, and each end is
+it was when the cut heals, as TCP does; a sender with too much under way is told) or *breaks*: all that was under way is lost, and each end is
 told by LinkDown after a while or, half-open, never. When both ends live and nothing is cut, a new
 connection gives LinkUp at both ends; an end that was never told of the old one's death may get
 LinkUp without LinkDown.
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from gapless.core.ids import BrokerId
-from gapless.core.machine import LinkDown, LinkUp, Received
+from gapless.core.machine import LinkDown, LinkFree, LinkFull, LinkUp, Received
 from gapless.sim.options import NetworkKind
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ class Link:
     __slots__ = (
         "arrival",
         "back",
+        "bytes",
         "cut",
+        "full",
         "loss",
         "pair",
         "permanent",
@@ -75,6 +77,9 @@ class Link:
         """The connection that the source believes in; 0 for none."""
         self.arrival = 0
         self.queue: deque[Any] = deque()
+        self.bytes = 0
+        """About how much is under way."""
+        self.full = False
         self.stalled = 0
 
 
@@ -159,6 +164,10 @@ class SessionNetwork(Network):
 
     def _enqueue(self, link: Link, item: Any) -> None:
         link.queue.append(item)
+        link.bytes += _bytes(item)
+        if link.bytes > self._world.parameters.queue_bytes_max and not link.full:
+            link.full = True
+            self._world.push(self._world.now, self._tell_queue, link, link.pair.number)
         at = self._world.now + self.delay()
         link.arrival = at = max(at, link.arrival)
         self._world.push(at, self._arrive, link, link.pair.number)
@@ -170,6 +179,10 @@ class SessionNetwork(Network):
             link.stalled += 1  # breaking clears the queue, so this connection stalls
             return
         item = link.queue.popleft()
+        link.bytes -= _bytes(item)
+        if link.full and link.bytes <= self._world.parameters.queue_bytes_max // 2:
+            link.full = False
+            self._world.push(self._world.now, self._tell_queue, link, number)
         process = link.target.process
         assert process is not None, "a crash breaks the connections of its host"
         if item is UP:
@@ -246,10 +259,18 @@ class SessionNetwork(Network):
         for link in pair.links:
             self.lost += len(link.queue)
             link.queue.clear()
-            link.stalled = 0
+            link.bytes = link.stalled = 0
+            link.full = False
             if link.told and self._draw() >= self._world.options.half_open:
                 at = self._world.now + self.delay() + int(self._draw() * 50_000)
                 self._world.push(at, self._tell_down, link, link.told)
+
+    def _tell_queue(self, link: Link, number: int) -> None:
+        """Tell a sender that much waits to be sent, or no more."""
+        process = link.source.process
+        if number == link.pair.number and process is not None:
+            name = link.target.broker
+            self._world.happen(process, LinkFull(name) if link.full else LinkFree(name))
 
     def _tell_down(self, link: Link, number: int) -> None:
         process = link.source.process
@@ -311,6 +332,11 @@ class DatagramNetwork(Network):
 
     def stopped(self, host: Host) -> None:
         """Nobody notices."""
+
+
+def _bytes(item: Any) -> int:
+    """Return about how large a packet is."""
+    return 64 * (1 + len(getattr(item, "messages", ())))
 
 
 def make_network(world: World) -> Network:

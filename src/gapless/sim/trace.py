@@ -18,6 +18,8 @@ from gapless.core.machine import (
     ClientUp,
     Fetched,
     LinkDown,
+    LinkFree,
+    LinkFull,
     LinkUp,
     Received,
     Written,
@@ -35,6 +37,8 @@ EVENT_CODES: dict[type, int] = {
     ClientDown: 6,
     LinkUp: 7,
     LinkDown: 8,
+    LinkFull: 9,
+    LinkFree: 10,
 }
 
 

@@ -13,8 +13,9 @@ from typing import Any
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
 from gapless.core.parameters import us
+from gapless.core.ticks import Tick
 from gapless.delivery.subscribers.host import SubscriberHost
-from gapless.delivery.subscribers.strand import State
+from gapless.delivery.subscribers.strand import State, Strand
 from gapless.delivery.subscribers.subscription import Answer, Subscription
 from gapless.messages.clients import (
     Ack,
@@ -208,9 +209,7 @@ class Calls:
             if found.durable:
                 changes = (Erase(SubscriptionRecord.key_of(found.name)),)
         # also if there is none: it may have been ended by a call whose answer was lost
-        self._context.write(
-            changes, lambda: self._context.tell(client, Unsubscribed(call.request))
-        )
+        self._context.write(changes, lambda: self._context.tell(client, Unsubscribed(call.request)))
 
     def expire(self) -> None:
         """End durable subscriptions whose clients have not come back in time."""
@@ -262,21 +261,10 @@ class Calls:
             self._refuse(client, call.request, _not_yours(call.subscription))
             return
         found.merged = 0
-        wanted = dict(call.begin.position)
         position = []
         for pubend, strand in found.strands.items():
-            match call.begin.kind:
-                case BeginKind.LATEST:
-                    tick = max(strand.subend.horizon or 0, strand.frontier)
-                case BeginKind.POSITION if pubend in wanted:
-                    tick = wanted[pubend]
-                case BeginKind.POSITION:
-                    continue
-                case BeginKind.EARLIEST:
-                    tick = 0
-                case BeginKind.TIME:
-                    tick = max(0, call.begin.clock - 1)
-            if strand.base is not None:
+            tick = _sought(call.begin, strand)
+            if tick is not None and strand.base is not None:
                 strand.seek(tick)
                 position.append((pubend, tick))
         self._context.tell(client, Subscribed(call.request, tuple(position)))
@@ -290,6 +278,19 @@ class Calls:
         wanted = self._filter(client, call.request, call.filter)
         if wanted is not None:
             found.ask_for_change(client, call, wanted)
+
+
+def _sought(begin: Begin, strand: Strand) -> Tick | None:
+    """Return after which tick a strand goes on; None if it stays where it is."""
+    match begin.kind:
+        case BeginKind.LATEST:
+            return max(strand.subend.horizon or 0, strand.frontier)
+        case BeginKind.POSITION:
+            return dict(begin.position).get(strand.pubend)
+        case BeginKind.EARLIEST:
+            return 0
+        case BeginKind.TIME:
+            return max(0, begin.clock - 1)
 
 
 def _not_yours(name: str) -> str:

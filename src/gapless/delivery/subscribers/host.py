@@ -403,13 +403,17 @@ class SubscriberHost:
 
     def session_opened(self) -> None:
         """Somebody can be asked for a feed who could not before."""
-        for end in (*self.subends.values(), *self.loose.values()):
-            end.hasten()
+        for subend in self.subends.values():
+            subend.hasten()
+        for loose in self.loose.values():
+            loose.hasten()
 
     def session_closed(self, peer: BrokerId) -> None:
         """A broker cannot be reached any more."""
-        for end in (*self.subends.values(), *self.loose.values()):
-            end.session_closed(peer)
+        for subend in self.subends.values():
+            subend.session_closed(peer)
+        for loose in self.loose.values():
+            loose.session_closed(peer)
 
 
 def _nothing() -> None:

@@ -79,6 +79,7 @@ class LooseEnd:
 
     def fed_up_to(self, at: Tick) -> None:
         """Everything up to a tick was sent; what is not here is lost."""
+        del at
         self._feed.note_progress()
 
     def unfed(self) -> None:

@@ -323,7 +323,12 @@ class Subend:
             self.advance()
 
         self._reading = self._requests.read(
-            self.pubend, self._owner.everything_wanted(), piece.low, piece.high, hold=None, then=read
+            self.pubend,
+            self._owner.everything_wanted(),
+            piece.low,
+            piece.high,
+            hold=None,
+            then=read,
         )
 
     def _take_read(self, reply: ReadReply, high: Tick) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gapless.broker import Broker
 from gapless.core.ids import ShbId, VirtualTime
@@ -13,6 +14,9 @@ from gapless.propagation import Table
 from gapless.sim.oracle import Stream
 from gapless.sim.probes.insight import Insight, broker_of
 from gapless.sim.probes.watch import Invariant
+
+if TYPE_CHECKING:
+    from gapless.sim.world import World
 
 __all__ = ["Convergence"]
 
@@ -36,9 +40,9 @@ class Convergence(Invariant):
         self._versions: dict[ShbId, tuple[VirtualTime, int]] = {}
         """By host its present virtual time, and since when this probe has seen it."""
 
-    def owed(self) -> list[str]:
+    def owed(self, world: World) -> list[str]:
         """Return what is missing for convergence."""
-        if len(self.world.core) < len(self.world.hosts):
+        if len(world.core) < len(world.hosts):
             return []
         machines: list[Broker] = []
         for host in self.world.hosts.values():

@@ -75,9 +75,9 @@ class Regimes(Invariant):
         if known != record:
             self.world.violate("I6", f"{known} becomes {record}")
         last = self._last.get(pubend)
-        if last is not None and (record.number, record.start) != (last.number, last.start):
-            if record.number <= last.number or record.start <= last.start:
-                self.world.violate("I6", f"{record} comes after {last}")
+        grows = last is None or (record.number > last.number and record.start > last.start)
+        if not grows and record != last:
+            self.world.violate("I6", f"{record} comes after {last}")
         self._last[pubend] = record
         rows = self.insight.members.get(pubend, {})
         for shb, entry in record.entries:

@@ -10,8 +10,8 @@ from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Asked, Event
 from gapless.core.ticks import Tick
 from gapless.delivery.subscribers.strand import State, Strand
-from gapless.messages.requests import Read, ReadReply
 from gapless.messages.records import RegimeRecord
+from gapless.messages.requests import Read, ReadReply
 from gapless.sim.oracle import Stream
 from gapless.sim.probes.insight import Insight
 from gapless.sim.probes.watch import Handler, Invariant

@@ -54,10 +54,6 @@ class Invariant(Probe):
     def durable(self, host: Host, change: Change) -> None:
         """A change is on disk now."""
 
-    def owed(self) -> list[str]:
-        """Return what must still happen in the liveness phase."""
-        return []
-
 
 class Watch(Probe):
     """All invariants of one run."""
@@ -122,8 +118,7 @@ class Watch(Probe):
 
     def owed(self, world: World) -> list[str]:
         """Return what must still happen in the liveness phase."""
-        del world
-        return [line for each in self.invariants for line in each.owed()]
+        return [line for each in self.invariants for line in each.owed(world)]
 
     def finished(self, world: World) -> None:
         """Let the invariants have a last look."""
