@@ -64,6 +64,10 @@ class Bench:
 
     # --- the pubend's surroundings -----------------------------------------------------------
 
+    def clock_view(self, *, upper: bool = False) -> int:
+        del upper  # there is one clock
+        return self.context.clock
+
     def spread(self, pubend: PubendId, piece: Piece, opened: RegimeRecord | None) -> None:
         assert pubend == STOCKS
         self.told.append(piece)
@@ -94,7 +98,7 @@ class Bench:
             record,
             self,
             self.claims.get,
-            lambda: self.context.clock,
+            self.clock_view,
             regimes=[each for each in stored if isinstance(each, RegimeRecord)],
             publishers=[each for each in stored if isinstance(each, PublisherRecord)],
             membership=Membership(

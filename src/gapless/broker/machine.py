@@ -348,6 +348,7 @@ class Broker:
             case AckExpected():
                 if subend is not None and subend.feeder == peer:
                     subend.ack_expected(message)
+                self.router.ack_expected(peer, message)
                 self.reports.ack_expected(peer, message)
 
     # --- pubends -------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from gapless.delivery.regimes import RegimeTeller
 from gapless.delivery.sending import Masks, Sender
 from gapless.messages.records import RegimeRecord
 from gapless.messages.streams import (
+    AckExpected,
     Advance,
     Attach,
     Attached,
@@ -271,6 +272,16 @@ class Router:
             routed.log.set_eager(routed.is_eager)
         elif routed.feed is not None:
             routed.feed.set_eager(routed.is_eager)
+
+    def ack_expected(self, peer: BrokerId, message: AckExpected) -> None:
+        """Learn that a stream has come as far as an acknowledgement is expected (R57).
+
+        The last message before a crash of the pubend may have reached nobody; a router that has not
+        heard of its tick would not pass on a nack for it.
+        """
+        routed = self._routed.get(message.pubend)
+        if routed is not None and routed.feeder == peer:
+            routed.stream.raise_top(message.tick)
 
     def hold_back(self, peer: BrokerId) -> None:
         """Send a peer nothing of the streams: too much waits for it already (R40)."""

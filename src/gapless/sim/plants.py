@@ -21,6 +21,7 @@ __all__ = ["Catch", "Plant", "hunt", "patched"]
 @contextmanager
 def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
     """Replace an attribute of a class or module for a while."""
+    assert hasattr(owner, name), f"{owner} has no {name} to replace"
     inherited = name not in vars(owner)
     original = vars(owner).get(name)
     setattr(owner, name, replacement)

@@ -198,7 +198,7 @@ class SubscriberHost:
         elif begin.kind is BeginKind.EARLIEST:
             strand.begin_in_past(None)
         elif begin.kind is BeginKind.TIME:
-            strand.begin_in_past(max(0, begin.clock - 1))
+            strand.begin_in_past(max(begin.clock - 1, subscription.merged))
         else:
             strand.become(State.WAITING)
         if subscription.order is Order.TOTAL:

@@ -235,9 +235,7 @@ class Subscription:
         if self.client is None or not self.stored:
             return
         if self.answer is not None:
-            if all(
-                strand.settled or strand.subend.feeder is None for strand in self.strands.values()
-            ):
+            if all(strand.settled for strand in self.strands.values()):
                 self.give_answer()
             return
         for pubend, strand in self.strands.items():

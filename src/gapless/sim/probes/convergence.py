@@ -46,6 +46,8 @@ class Convergence(Invariant):
             return []
         machines: list[Broker] = []
         for host in self.world.hosts.values():
+            if host.process is not None and not isinstance(host.process.machine, Broker):
+                return []  # it is no broker that is simulated
             machine = broker_of(host)
             if machine is None:
                 return [f"{host.broker} has not begun"]

@@ -1,0 +1,311 @@
+"""Bugs planted into the broker, one rule taken out each: the alarms must ring for every one.
+
+``python -m gapless.sim.bugs`` hunts them all and says in which seed each was caught. A bug that no
+seed shows means that the generator never makes the run that needs its rule.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from gapless.broker import machine
+from gapless.delivery import istream, knowledge
+from gapless.delivery.members import Membership
+from gapless.delivery.router import Router
+from gapless.delivery.sending import Sender
+from gapless.delivery.stream_end import StreamEnd
+from gapless.delivery.subscribers.host import SubscriberHost
+from gapless.delivery.subscribers.reporting import Reporting
+from gapless.delivery.subscribers.strand import FOREVER, Strand
+from gapless.delivery.subscribers.subend import Subend
+from gapless.delivery.subscribers.subscription import Subscription
+from gapless.messages.streams import Piece
+from gapless.overlay.sessions import Sessions
+from gapless.propagation.outtable import OutTable
+from gapless.propagation.sufficiency import Chooser
+from gapless.propagation.transfer import TableReceiver
+from gapless.sim.plants import Catch, Plant, hunt
+
+__all__ = ["BUGS", "hunt_all"]
+
+SEEDS_MAX: Final = 1_000
+"""Within so many seeds every bug must be caught."""
+
+
+def _replaced(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Return a maker that puts a function in the place of the original."""
+    return lambda _: function
+
+
+def _constant(value: Any) -> Callable[[Any], Any]:
+    return lambda _: lambda *arguments, **options: value  # noqa: ARG005
+
+
+# --- the pubend ----------------------------------------------------------------------------------
+
+
+def _acknowledge_at_once(original: Any) -> Any:
+    def enqueue(self: StreamEnd, pending: Any, changes: Any) -> None:
+        if pending.done is not None and pending.publications:
+            done, pending.done = pending.done, None
+            original(self, pending, changes)
+            done()
+        else:
+            original(self, pending, changes)
+
+    return enqueue
+
+
+def _silence_without_ceiling(self: Any, tick: int) -> None:
+    if not self._pending and tick > self.last:
+        low, self.last = self.last + 1, tick
+        self._tell(Piece(low, tick, self.regime, 0))
+
+
+def _sequences_forgotten(original: Any) -> Any:
+    def get(self: Any, publisher: str, session: int) -> Any:
+        held = original(self, publisher, session)
+        return held.__class__(
+            held.pubend, held.publisher, held.session, 0, (), held.used, *_rest(held)
+        )
+
+    return get
+
+
+def _rest(held: Any) -> tuple[Any, ...]:
+    names = held.__struct_fields__[6:]
+    return tuple(getattr(held, name) for name in names)
+
+
+def _floor_of_the_fastest(self: Any) -> int | None:
+    floors = [row.floor for row in self._rows.values()]
+    return max(floors, default=None)
+
+
+# --- routers -------------------------------------------------------------------------------------
+
+
+def _claims_nothing_late(self: Any, groups: Any) -> dict[Any, Any]:  # noqa: ARG001
+    return {}
+
+
+def _delta_at_any_version(original: Any) -> Any:
+    def take(self: Any, delta: Any) -> Any:
+        if self.table is not None and delta.base != self.table.version:
+            self.table.version = delta.base
+        return original(self, delta)
+
+    return take
+
+
+def _unknown_is_silent(
+    self: Any, routed: Any, attachment: Any, low: int, high: int, masks: Any
+) -> None:
+    """Answer every tick that was asked for, known or not."""
+    del masks
+    for part_low, part_high in attachment.curious.take(low, high):
+        regime = routed.regimes and max(routed.regimes._vectors)  # noqa: SLF001
+        self._send(routed, attachment, [Piece(part_low, part_high, regime, 0)], first=False)
+
+
+def _joins_regimes(left: Any, right: Any) -> bool:
+    return bool(left.high + 1 == right.low)
+
+
+def _joined_over_regimes(left: Any, right: Any) -> Piece:
+    both = left.publications + right.publications
+    return Piece(left.low, right.high, right.regime, right.control_version, both)
+
+
+def _offers_the_beginning(self: Any, pubend: Any, at: int) -> None:
+    routed = self._routed[pubend]
+    del at
+    routed.asked.clear()
+    self._welcome_waiting(routed)
+
+
+# --- subscriber hosts ------------------------------------------------------------------------------
+
+
+def _starts_at_once(original: Any) -> Any:
+    def offer_start(self: Strand, low: int, time: Any) -> None:
+        original(self, low, type(time)(FOREVER, 0))
+
+    return offer_start
+
+
+def _forgets_what_is_held(original: Any) -> Any:
+    def join(self: Any) -> None:
+        self._held.clear()
+        original(self)
+
+    return join
+
+
+def _reports_the_horizon(self: Any, subend: Any) -> int:  # noqa: ARG001
+    return int(subend.horizon or 0)
+
+
+def _drops_old_filters(original: Any) -> Any:
+    def own(self: Any, segment: Any) -> None:
+        original(self, segment)
+        for other in segment.subscription.segments:
+            if other is not segment:
+                self.disown(other)
+
+    return own
+
+
+def _merges_at_once(self: Any) -> Any:
+    for strand in self.strands.values():
+        while strand.buffer and self.credit > 0:
+            yield strand, strand.buffer.popleft()
+
+
+def _gap_as_silence(self: Any, low: int, high: int) -> None:  # noqa: ARG001
+    return
+
+
+def _seen_by_tick_alone(self: Any, segment: Any, publication: Any) -> None:
+    """Take what any filter of the subscription matches, whichever governs."""
+    del segment
+    if publication.tick > self.position and self.state.name == "LIVE":
+        self._put(publication)
+
+
+BUGS: Final = (
+    Plant(
+        "acknowledged before it is on disk",
+        "the publisher hears of a batch that a crash may lose (I13)",
+        ((StreamEnd, "_enqueue", _acknowledge_at_once),),
+    ),
+    Plant(
+        "silence above the ceiling",
+        "ticks told silent are given to events after a crash (R29, A8)",
+        ((StreamEnd, "_be_silent_until", _replaced(_silence_without_ceiling)),),
+    ),
+    Plant(
+        "life from the clock",
+        "a clock set back makes old promises cover new subscriptions (A9)",
+        ((machine, "next_life", _replaced(lambda _, clock: max(1, clock))),),
+    ),
+    Plant(
+        "released by the fastest",
+        "the log is released up to the greatest floor instead of the least (R56)",
+        ((Membership, "floor", _replaced(_floor_of_the_fastest)),),
+    ),
+    Plant(
+        "released is silent",
+        "what the log has lost is passed over without a word (R45, A14)",
+        ((Strand, "lose", _replaced(_gap_as_silence)),),
+    ),
+    Plant(
+        "an empty slice suffices",
+        "a router that knows nobody behind an edge filters everything (R23, A1)",
+        ((Chooser, "_counts", _constant(False)),),
+    ),
+    Plant(
+        "nobody is late",
+        "a table claims to be complete for pubends its sources have not heard of (R18, A3)",
+        ((OutTable, "_late", _replaced(_claims_nothing_late)),),
+    ),
+    Plant(
+        "deltas at any version",
+        "a change is applied to another state than it was made for (R19)",
+        ((TableReceiver, "_take_delta", _delta_at_any_version),),
+    ),
+    Plant(
+        "regimes are joined",
+        "silence of two regimes becomes one piece (A7)",
+        (
+            (istream, "_is_cheap_to_join", _replaced(_joins_regimes)),
+            (istream, "join", _replaced(_joined_over_regimes)),
+            (knowledge, "joinable", _replaced(_joins_regimes)),
+            (knowledge, "join", _replaced(_joined_over_regimes)),
+        ),
+    ),
+    Plant(
+        "unknown is silent",
+        "a router answers a nack with silence where it knows nothing (I3)",
+        ((Sender, "answer", _replaced(_unknown_is_silent)),),
+    ),
+    Plant(
+        "a fresh router offers the beginning",
+        "a router that was just attached forgets how far the stream has come (R8, A24)",
+        ((Router, "feed_found", _replaced(_offers_the_beginning)),),
+    ),
+    Plant(
+        "starts at once",
+        "a subscription starts on a stream that was not told of it (R44)",
+        ((Strand, "offer_start", _starts_at_once),),
+    ),
+    Plant(
+        "everything is covered",
+        "a host that left the vector takes the stream's silence for its own (R44)",
+        ((Subend, "_covered", _constant(True)),),
+    ),
+    Plant(
+        "joins without what was held",
+        "events between the end of a read and the live stream are dropped (R48)",
+        ((Strand, "_join_if_read", _forgets_what_is_held),),
+    ),
+    Plant(
+        "reports its horizon",
+        "a host gives up what its durable subscribers have not acknowledged (R52)",
+        ((Reporting, "_floor", _replaced(_reports_the_horizon)),),
+    ),
+    Plant(
+        "old filters leave at once",
+        "a filter leaves the tables before the streams have passed its end (R17, A15)",
+        ((SubscriberHost, "own", _drops_old_filters),),
+    ),
+    Plant(
+        "any filter governs",
+        "events of an old filter come after the new one took over (R47)",
+        ((Strand, "take", _replaced(_seen_by_tick_alone)),),
+    ),
+    Plant(
+        "switches before it is on disk",
+        "a client sees events beyond a switch that a crash forgets (R47)",
+        (
+            (Strand, "raise_barrier", _constant(None)),
+            (Strand, "lower_barrier", _constant(None)),
+        ),
+    ),
+    Plant(
+        "merges without waiting",
+        "streams in total order do not wait for each other (R51)",
+        ((Subscription, "_merged", _replaced(_merges_at_once)),),
+    ),
+    Plant(
+        "sessions without numbers",
+        "what was lost in the middle of a session is not noticed (R1)",
+        ((Sessions, "_restart", _constant(None)),),
+    ),
+)
+"""Each is caught within :data:`SEEDS_MAX` seeds."""
+
+
+def hunt_all(seeds: Iterable[int], bugs: Iterable[Plant] = BUGS) -> Iterable[Catch]:
+    """Hunt every bug through the same seeds."""
+    tried = tuple(seeds)
+    for bug in bugs:
+        yield hunt(bug, tried)
+
+
+def main(arguments: list[str]) -> int:
+    """Hunt all bugs, or those that are named; return how many were missed."""
+    chosen = [bug for bug in BUGS if not arguments or bug.name in arguments]
+    missed = 0
+    for catch in hunt_all(range(SEEDS_MAX), chosen):
+        missed += catch.violation is None
+        found = catch.violation or "MISSED"
+        sys.stdout.write(f"{catch.plant:<40} {catch.seeds:>5} seeds  {found[:100]}\n")
+        sys.stdout.flush()
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
