@@ -11,6 +11,8 @@ KERNEL_SOURCES := $(foreach kind,pyx pxi h,$(wildcard src/gapless/content/matchi
 
 WORKERS ?= 2
 CASES ?= 200000
+SEEDS ?= 5000
+START ?= 0
 TESTS ?=
 
 .PHONY: help
@@ -37,6 +39,14 @@ test: $(READY) ## Run all tests (TESTS=path picks some, WORKERS=n processes)
 .PHONY: property
 property: $(READY) ## Run the long property campaign (CASES=n, 20,000 in `make test`)
 	@GAPLESS_CASES=$(CASES) $(PYTHON_BIN) -m pytest -n $(WORKERS) tests/content
+
+.PHONY: seeds
+seeds: $(READY) ## Run the broker under faults (SEEDS=5000, START=0, WORKERS=n processes)
+	@$(VENV)/bin/gapless sim run --seeds $(SEEDS) --start $(START) --workers $(WORKERS)
+
+.PHONY: bugs
+bugs: $(READY) ## Plant known bugs and show that the simulator catches each within 1,000 seeds
+	@$(PYTHON_BIN) -m gapless.sim.bugs
 
 .PHONY: coverage
 coverage: $(READY) ## Run all tests and report branch coverage

@@ -110,7 +110,7 @@ def pubend_of(probe: Invariant) -> tuple[Host, PubendId]:
 
 
 def test_a_sound_run_breaks_no_invariant() -> None:
-    run = Run(options(1))
+    run = Run(options(1, durable=0.0, past=0.0))
     assert run.play().violations == ()
     assert isinstance(run.world.probes[0], Watch)
     assert len(run.world.probes[0].invariants) == len(INVARIANTS)
@@ -119,7 +119,7 @@ def test_a_sound_run_breaks_no_invariant() -> None:
 def test_probes_do_not_change_a_run() -> None:
     digests = []
     for probes in ([watch], []):
-        run = Run(options(2), probes=probes)
+        run = Run(options(2, durable=0.0, past=0.0), probes=probes)
         run.begin()
         run.world.run_until(1_000_000)
         digests.append(run.world.trace.digest)

@@ -17,7 +17,7 @@ then happen in bounded time. What stands outside the core may stay broken for ev
 
 The **oracle** (:mod:`.oracle`) learns the truth from the disks: what is durable was published. The
 **checkers** (:mod:`.checkers`, :mod:`.segments`) compare what clients see with it, at every notice.
-Probes look inside machines at every step. What they find has a name:
+Probes (:mod:`.probes`) look inside brokers at every step. What they find has a name:
 
 - *lost*: an event was passed over, or a later one came before it;
 - *duplicate*, *nonmonotonic*, *spurious*: an event came twice, too late, or without reason;
@@ -28,7 +28,8 @@ Probes look inside machines at every step. What they find has a name:
 - *flooded*: more came than the client gave credit for;
 - *stuck*: in the healed core something owed did not happen;
 - *refused*: what was refused happened all the same, or the other way round;
-- *exception*: the machine broke an assertion of its own.
+- *exception*: the machine broke an assertion of its own;
+- *I1* to *I15*: an invariant of the protocols does not hold inside a broker.
 
 :mod:`.runner` runs one seed, :mod:`.campaign` many, :mod:`.shrink` makes a failing one small,
 :mod:`.plants` proves that the alarms ring, :mod:`.regressions` lists the seeds that once failed.

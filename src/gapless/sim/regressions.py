@@ -25,5 +25,19 @@ class Regression(msgspec.Struct, frozen=True):
         return draw(self.seed) if self.json is None else Options.of_json(self.json)
 
 
-REGRESSIONS: tuple[Regression, ...] = ()
+REGRESSIONS: tuple[Regression, ...] = (
+    Regression("a durable subscription was answered before it was on disk", 10),
+    Regression("total order locked out a pubend that began late, before the call was answered", 33),
+    Regression("a filter change asked for again was answered with where the stream began", 46),
+    Regression("a read under the old filter went on beyond its end", 18),
+    Regression("events came before the answer that says where they begin", 117),
+    Regression("a beginning in the past was told before the log was held for it", 116),
+    Regression("a gap was told before the start it follows", 56),
+    Regression("a position to resume from was taken for an acknowledgement", 197),
+    Regression("a filter took over below what was merged before", 350),
+    Regression("reads of a pubend out of reach kept all others back", 217),
+    Regression("a gap was told on a stream of which nothing can match", 235),
+    Regression("a repeated publication beyond the window was refused", 144),
+    Regression("a time to begin from was below what was merged before", 605),
+)
 """Newest last."""

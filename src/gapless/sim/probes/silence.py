@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SilenceHonesty"]
 
-SCAN_STEPS = 512
+SCAN_STEPS = 128
 """After so many steps of the world the next broker's streams are looked at as a whole."""
 
 

@@ -1,0 +1,158 @@
+"""What the overlay says to the router: who may feed whom, in which order, and by which way to ask."""
+
+from __future__ import annotations
+
+from gapless.broker.routing import Routing, rendezvous
+from gapless.core.ids import PubendId
+from gapless.delivery.attachments import ReceiverRef
+from gapless.delivery.regimes import Vector
+from gapless.messages.overlay import Quality
+from gapless.messages.streams import AttachKind, Piece, Publication
+from tests.broker.desk import Desk, P, Q
+
+NOWHERE = PubendId("nowhere")
+
+
+def brokers(routing: Routing, pubend: PubendId = P) -> list[str]:
+    return [each.broker for each in routing.candidates(pubend)]
+
+
+def home_and_away() -> Desk:
+    """P is at p1, in the cell p with p2; n1 and n2 are the next cell, c is behind it."""
+    world = Desk("p-n-c", cells={"p": ["p1", "p2"], "n": ["n1", "n2"]})
+    world.publisher("p1")
+    return world
+
+
+# --- load (R6) ------------------------------------------------------------------------------------
+
+
+def test_the_order_of_brokers_does_not_hang_on_how_they_are_named_to_it() -> None:
+    assert rendezvous(P, ["a", "b", "c"]) == rendezvous(P, ["c", "a", "b"])
+
+
+def test_load_is_shared_by_pubend() -> None:
+    first = [rendezvous(PubendId(f"P{number}"), ["a", "b", "c"])[0] for number in range(300)]
+    assert all(60 < first.count(name) < 140 for name in "abc")
+
+
+def test_a_broker_that_goes_moves_only_the_pubends_that_it_had() -> None:
+    for number in range(50):
+        whole = rendezvous(PubendId(f"P{number}"), ["a", "b", "c"])
+        rest = rendezvous(PubendId(f"P{number}"), ["a", "c"])
+        assert rest == [each for each in whole if each != "b"]
+
+
+# --- candidates (R7) ------------------------------------------------------------------------------
+
+
+def test_a_router_is_fed_by_the_next_cell_and_at_home_by_the_pubends_broker() -> None:
+    world = home_and_away()
+    assert sorted(brokers(world["n1"].routing)) == ["p1", "p2"]
+    assert sorted(brokers(world["c"].routing)) == ["n1", "n2"]
+    assert brokers(world["p2"].routing) == ["p1"]
+    assert brokers(world["p1"].routing) == []
+
+
+def test_only_who_can_be_reached_is_a_candidate() -> None:
+    world = home_and_away()
+    world.cut("c", "n1")
+    assert brokers(world["c"].routing) == ["n2"]
+    world.cut("c", "n2")
+    assert brokers(world["c"].routing) == []
+
+
+def test_nobody_feeds_a_pubend_that_is_not_known() -> None:
+    assert brokers(home_and_away()["c"].routing, NOWHERE) == []
+
+
+def test_a_leaf_is_fed_by_the_routers_of_its_cell_its_own_broker_included() -> None:
+    world = home_and_away()
+    found = world["n1"].routing.leaf_candidates(P)
+    assert sorted(each.broker for each in found) == ["n1", "n2"]
+    world.cut("n1", "n2")
+    assert [each.broker for each in world["n1"].routing.leaf_candidates(P)] == ["n1"]
+
+
+def test_a_router_is_of_the_home_cell_or_of_another() -> None:
+    world = home_and_away()
+    kinds = {name: world[name].routing.attach_kind(P) for name in ("p1", "p2", "n1", "c")}
+    assert kinds["p2"] is AttachKind.HOME
+    assert kinds["n1"] is kinds["c"] is AttachKind.CELL
+    assert world["p2"].routing.attach_kind(NOWHERE) is AttachKind.CELL
+
+
+# --- who may be fed (R10) -------------------------------------------------------------------------
+
+
+def may_feed(world: Desk, feeder: str, kind: AttachKind, name: str) -> bool:
+    return world[feeder].routing.may_feed(P, ReceiverRef(kind, name))
+
+
+def test_a_feeder_is_nearer_to_the_pubend_than_whom_it_feeds() -> None:
+    # A18: so a chain of feeds has no cycle
+    world = home_and_away()
+    assert may_feed(world, "p1", AttachKind.CELL, "n")
+    assert may_feed(world, "n1", AttachKind.CELL, "c")
+    assert not may_feed(world, "n1", AttachKind.CELL, "p"), "the pubend lies there"
+    assert not may_feed(world, "n1", AttachKind.CELL, "n"), "no feeding inside a cell"
+    assert not may_feed(world, "c", AttachKind.CELL, "n")
+
+
+def test_a_leaf_is_fed_in_its_own_cell_only() -> None:
+    world = home_and_away()
+    assert may_feed(world, "n1", AttachKind.LEAF, "n2@n")
+    assert may_feed(world, "n1", AttachKind.LEAF, "n1@n")
+    assert not may_feed(world, "n1", AttachKind.LEAF, "c@c")
+
+
+def test_inside_the_home_cell_only_the_pubends_broker_feeds_routers() -> None:
+    world = home_and_away()
+    assert may_feed(world, "p1", AttachKind.HOME, "p")
+    assert not may_feed(world, "p2", AttachKind.HOME, "p")
+    assert not may_feed(world, "p1", AttachKind.HOME, "n")
+
+
+def test_nobody_is_fed_with_a_pubend_that_is_not_known_or_lies_outside_the_neighbourhood() -> None:
+    world = home_and_away()
+    assert not world["n1"].routing.may_feed(NOWHERE, ReceiverRef(AttachKind.CELL, "c"))
+    assert not may_feed(world, "n1", AttachKind.CELL, "far away")
+
+
+# --- requests (2.4) -------------------------------------------------------------------------------
+
+
+def test_a_request_goes_to_the_feeder_or_without_one_to_each_candidate_in_turn() -> None:
+    world = home_and_away()
+    routing = world["c"].routing
+    assert routing.next_hop(P, 1, "n2") == "n2"
+    assert {routing.next_hop(P, number, None) for number in (6, 7)} == {"n1", "n2"}
+    assert routing.next_hop(P, 6, None) == routing.next_hop(P, 8, None)
+    assert routing.next_hop(NOWHERE, 1, None) is None
+
+
+# --- properties and tables ------------------------------------------------------------------------
+
+
+def test_quality_is_a_property_that_all_brokers_know() -> None:
+    # R33
+    world = home_and_away()
+    world.publisher("p1", "Q", quality=Quality.BEST_EFFORT)
+    routing = world["c"].routing
+    assert [routing.is_best_effort(each) for each in (P, Q, NOWHERE)] == [False, True, False]
+    assert [routing.is_announced(each) for each in (P, Q, NOWHERE)] == [True, True, False]
+
+
+def test_without_the_meaning_of_a_regime_no_table_may_decide() -> None:
+    # R24, R25
+    world = home_and_away()
+    world.subscriber("c", "x", "kind = 1")
+    world.run(s=1)
+    piece = Piece(1, 2, 1, 0, (Publication(1, "ann", 1, {"kind": 1}, b""),))
+    receiver = ReceiverRef(AttachKind.CELL, "c")
+    routing = world["n1"].routing
+    assert routing.tables_for(P, piece, None, receiver) is None
+    mask = routing.tables_for(P, piece, Vector(1, 1, {}), receiver)
+    assert mask is not None
+    assert mask & routing.matching_tables(piece.publications[0])
+    assert not mask & routing.matching_tables(Publication(1, "ann", 1, {"kind": 2}, b""))

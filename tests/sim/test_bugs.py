@@ -1,0 +1,31 @@
+"""The alarms ring for the broker too: rules taken out are missed within a few seeds.
+
+All planted bugs within 1,000 seeds are hunted by ``make bugs``; here those that fall quickly.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.sim.bugs import BUGS
+from gapless.sim.plants import Plant, hunt
+
+QUICK = {
+    "acknowledged before it is on disk",
+    "unknown is silent",
+    "joins without what was held",
+    "any filter governs",
+    "merges without waiting",
+}
+
+
+@pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.name in QUICK], ids=lambda bug: bug.name)
+def test_a_rule_that_is_taken_out_is_missed(bug: Plant) -> None:
+    catch = hunt(bug, range(10))
+    assert catch.violation is not None, bug.about
+
+
+def test_every_bug_has_a_name_of_its_own_and_there_are_enough() -> None:
+    names = [bug.name for bug in BUGS]
+    assert len(set(names)) == len(names) >= 12
+    assert set(names) >= QUICK
