@@ -11,7 +11,7 @@ from gapless.broker import Broker
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import Dismiss, Effect
 from gapless.core.ticks import Tick
-from gapless.delivery.subscribers.strand import Strand
+from gapless.delivery.subscribers.strand import State, Strand
 from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.clients import (
     Begin,
@@ -126,3 +126,8 @@ def position(answer: Any) -> dict[PubendId, Tick]:
 def started(client: Client) -> dict[PubendId, Tick]:
     """Return the pubends that a client was told of after its call was answered."""
     return {each.pubend: each.after for each in client.of_kind(Started)}
+
+
+def state_of(strand: Strand) -> State:
+    """Return the state of a strand as it is now."""
+    return strand.state

@@ -14,7 +14,7 @@ from tests.scenarios.brokers import Client, of
 FAR = 2**62
 
 
-def library(**parameters: int) -> tuple[Desk, list[int]]:
+def library(**parameters: Any) -> tuple[Desk, list[int]]:
     """Return a world whose pubend P at p has four events, and their ticks."""
     world = Desk("p-n", **{"retention_s": 3_600, **parameters})
     ann = world.publisher("p")

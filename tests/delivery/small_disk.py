@@ -64,8 +64,7 @@ class Bench:
 
     # --- the pubend's surroundings -----------------------------------------------------------
 
-    def clock_view(self, *, upper: bool = False) -> int:
-        del upper  # there is one clock
+    def clock_view(self) -> int:
         return self.context.clock
 
     def spread(self, pubend: PubendId, piece: Piece, opened: RegimeRecord | None) -> None:

@@ -156,6 +156,8 @@ def test_a_position_in_the_past_must_be_kept_to() -> None:
     stage.checker.begun(begin, ((P, 10),))
     assert stage.found() == []
     stage.checker.begun(begin, ((P, 15),))
+    assert stage.found() == []  # nothing lies between
+    stage.checker.begun(begin, ((P, 25),))
     assert stage.found() == ["lost"]
 
 

@@ -336,7 +336,7 @@ class Toy(Subscribing):
         home = self.homes[request.pubend]
         session = home.sessions[request.publisher] = home.sessions.get(request.publisher, 0) + 1
         last = max(self._logged(request.pubend, request.publisher), default=0)
-        self.context.tell(client, PublisherOpened(request.request, session, last))
+        self.context.tell(client, PublisherOpened(request.request, session, last, 1_024))
 
     def _publish(self, client: str, request: Publish) -> None:
         home = self.homes[request.pubend]

@@ -270,7 +270,8 @@ class Pubends:
             return
 
         def opened(record: PublisherRecord) -> None:
-            answer = PublisherOpened(call.request, record.session, record.last_sequence)
+            window = self._context.parameters.publisher_window
+            answer = PublisherOpened(call.request, record.session, record.last_sequence, window)
             self._context.tell(client, answer)
 
         hosted.open_publisher(call.publisher, opened)

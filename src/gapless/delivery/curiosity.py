@@ -128,6 +128,8 @@ class Curious:
         wanted = [TickRange(part.low, part.high) for part in self._ranges.within(low, high)]
         if wanted:
             self._ranges.remove(low, high)
+            while len(self._ranges) > self._ranges_max:
+                self._ranges.drop_oldest()
         return wanted
 
 

@@ -44,7 +44,7 @@ from gapless.delivery.publishers import (
     last_logged,
     refuse_unadvertised,
 )
-from gapless.delivery.stream_end import ClockView, Outlet, Pending, StreamEnd
+from gapless.delivery.stream_end import Outlet, Pending, StreamEnd
 from gapless.messages.records import (
     Append,
     Change,
@@ -75,7 +75,7 @@ class Pubend(StreamEnd):
         record: PubendRecord,
         outlet: Outlet,
         claim: Claim,
-        clock_view: ClockView,
+        clock_view: Callable[[], int],
         last_logged: Tick = 0,
         regimes: Iterable[RegimeRecord] = (),
         publishers: Iterable[PublisherRecord] = (),

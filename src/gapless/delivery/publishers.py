@@ -12,8 +12,9 @@ of three fates:
 
 The ticks of the last sequences are remembered; those below may be in the log, where :mod:`.lookup`
 looks for them. What has no tick in either place was passed over or is released. It is refused, never
-acknowledged: a client that sends 9 before its unanswered 8 learns that 8 is not there (A21). The last sequence and the ticks are on disk in the transaction of the log row, so all this
-is the same after a crash.
+acknowledged: a client that sends 9 before its unanswered 8 learns that 8 is not there (A21). A client
+that has no more unanswered than the window never gets there. The last sequence and the ticks are on
+disk in the transaction of the log row, so all this is the same after a crash.
 
 A publisher that was not used for long is forgotten. Then its past is unknown: what it repeats from
 before would be new.
@@ -143,7 +144,8 @@ class Publishers:
         record = msgspec.structs.replace(
             held,
             last_sequence=new[-1].sequence,
-            window=window[max(0, len(window) - self._window) :],
+            # the last batch always: it may be repeated whole
+            window=window[max(0, len(window) - max(self._window, len(new))) :],
             used=clock,
             logged_bytes=logged_bytes,
         )

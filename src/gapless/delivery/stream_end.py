@@ -26,7 +26,7 @@ from gapless.core.ticks import Tick
 from gapless.messages.records import Change, PubendRecord, RegimeRecord, Store
 from gapless.messages.streams import Piece, Publication
 
-__all__ = ["ClockView", "Outlet", "Pending", "StreamEnd"]
+__all__ = ["Outlet", "Pending", "StreamEnd"]
 
 
 class Outlet(Protocol):
@@ -58,13 +58,6 @@ class Pending(msgspec.Struct):
         return Piece(self.low, self.high, self.regime, 0, self.publications)
 
 
-class ClockView(Protocol):
-    """The median of the clocks that a broker knows."""
-
-    def __call__(self, *, upper: bool = False) -> int:
-        """Return it; of an even number the lower one, or the upper."""
-
-
 class StreamEnd:
     """The end of one guaranteed stream, with the record that says how far it has come."""
 
@@ -73,7 +66,7 @@ class StreamEnd:
         context: Context,
         record: PubendRecord,
         outlet: Outlet,
-        clock_view: ClockView,
+        clock_view: Callable[[], int],
         logged: Tick,
         regimes: Iterable[RegimeRecord],
     ) -> None:
@@ -143,9 +136,8 @@ class StreamEnd:
 
     def advance(self, tick: Tick) -> None:
         """Promise silence up to a tick that somebody waits for (R51)."""
-        # the upper median: of two clocks the one that lags, perhaps our own, must not hold others up
-        lead = self._clock_view(upper=True) + us(ms=self._context.parameters.tick_lead_ms)
-        if self.last < tick <= lead:
+        # whatever the clock says: the events that wait at that tick exist, and R27 has bounded it
+        if tick > self.last:
             self._be_silent_until(tick)
 
     def _idle(self) -> None:

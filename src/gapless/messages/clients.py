@@ -84,6 +84,8 @@ class PublisherOpened(msgspec.Struct, frozen=True, array_like=True, tag=True):
     request: int
     session: int
     last_sequence: int
+    window: int = 1
+    """So many events may be unanswered at once, or one batch: their outcome can surely be told."""
 
 
 class Publish(msgspec.Struct, frozen=True, array_like=True, tag=True):

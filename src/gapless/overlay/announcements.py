@@ -37,6 +37,16 @@ class Announcements:
         self._neighbourhood = neighbourhood
         self._sessions = sessions
         self._known: dict[PubendId, Known] = {}
+        if not context.parameters.ordered_sessions:
+            context.after(us(ms=context.parameters.attach_refresh_ms), self._repeat)
+
+    def _repeat(self) -> None:
+        """Say everything again: where links lose messages, news may have been lost (R1)."""
+        self._context.after(us(ms=self._context.parameters.attach_refresh_ms), self._repeat)
+        for peer in self._sessions.open_peers():
+            cell = self._neighbourhood.cell_of(peer)
+            if cell is not None:
+                self.session_opened(peer, cell)
 
     def get(self, pubend: PubendId) -> Known | None:
         """Return what is known of a pubend; None if nothing is, or if it is gone."""

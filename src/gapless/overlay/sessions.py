@@ -137,11 +137,8 @@ class Sessions:
         """Return those of the brokers with an open session."""
         return [broker for broker in brokers if self.is_open(broker)]
 
-    def clock_view(self, *, upper: bool = False) -> int:
-        """Return the median of this broker's clock and those of its peers (R27).
-
-        Of an even number there are two: the lower one, unless the upper one is asked for.
-        """
+    def clock_view(self) -> int:
+        """Return the median of this broker's clock and those of its peers (R27)."""
         now = self._context.now
         clocks = [
             now + held.clock_offset
@@ -149,7 +146,7 @@ class Sessions:
             if held.state is State.OPEN and held.heard_beat
         ]
         clocks = sorted([*clocks, self._context.clock])
-        return clocks[len(clocks) // 2 if upper else (len(clocks) - 1) // 2]
+        return clocks[(len(clocks) - 1) // 2]
 
     # --- what happens ------------------------------------------------------------------------
 

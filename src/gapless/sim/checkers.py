@@ -130,15 +130,21 @@ class SubscriptionChecker:
         """Check that what was asked for of the past is not passed over."""
         if begin.kind is BeginKind.POSITION:
             wanted = dict(begin.position).get(stream.pubend)
-            if wanted is not None and tick != max(wanted, min(tick, stream.released)):
-                self._report("lost", f"{stream.pubend}: asked for {wanted}, begins at {tick}")
+            if wanted is not None and tick < wanted:
+                self._report("spurious", f"{stream.pubend}: asked for {wanted}, begins at {tick}")
+            if wanted is not None:
+                self._check_passed_over(stream, max(wanted, stream.released), tick, since=0)
         elif begin.kind in {BeginKind.EARLIEST, BeginKind.TIME}:
             since = begin.clock if begin.kind is BeginKind.TIME else 0
-            for place in range(stream.after(stream.released), stream.after(tick)):
-                # a tick may lag behind its clock (R27), and a time may be looked up by either
-                late_enough = min(stream.clocks[place], stream.ticks[place]) >= since
-                if late_enough and self._truth.matches(stream, self.filter, place):
-                    self._report("lost", f"{stream.pubend} {stream.ticks[place]}: begins at {tick}")
+            self._check_passed_over(stream, stream.released, tick, since=since)
+
+    def _check_passed_over(self, stream: Stream, low: int, high: int, *, since: int) -> None:
+        """Check that nothing of a range, from a wall clock on, would have matched."""
+        for place in range(stream.after(low), stream.after(high)):
+            # a tick may lag behind its clock (R27), and a time may be looked up by either
+            late_enough = min(stream.clocks[place], stream.ticks[place]) >= since
+            if late_enough and self._truth.matches(stream, self.filter, place):
+                self._report("lost", f"{stream.pubend} {stream.ticks[place]}: begins at {high}")
 
     # --- what comes --------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class PubendPlan:
 class Batch:
     """Publications that are sent, answered and resent together."""
 
-    __slots__ = ("events", "first", "request")
+    __slots__ = ("events", "first", "request", "sent")
 
     def __init__(
         self, request: int, first: int, events: tuple[tuple[dict[str, Value], bytes], ...]
@@ -53,6 +53,8 @@ class Batch:
         self.request = request
         self.first = first
         self.events = events
+        self.sent = False
+        """Whether it was sent in the present session."""
 
 
 class Publisher(Client):
@@ -68,6 +70,7 @@ class Publisher(Client):
         self.refused: list[int] = []
         """Sequences that were refused for good."""
         self._session: int | None = None
+        self._window = 1
         self._sequence = 0
         self._last_ok = 0
         self._opening = 0
@@ -82,19 +85,35 @@ class Publisher(Client):
         self._sequence += len(events)
         self.pending.append(batch)
         self._register(batch)
-        self._send(batch)
+        self._send()
 
     def _register(self, batch: Batch) -> None:
         if self.pubend is not None:
             for sequence, event in enumerate(batch.events, batch.first):
                 self.truth.sent[self.pubend, self.name, sequence] = event
 
-    def _send(self, batch: Batch) -> None:
-        if self._session is not None and self.pubend is not None:
-            publish = Publish(
-                batch.request, self.pubend, self.name, self._session, batch.first, batch.events
-            )
-            self.ask(publish)
+    def _send(self) -> None:
+        """Send what has not been sent, as far as the broker can surely tell its outcome."""
+        if self._session is None or self.pubend is None:
+            return
+        under_way = 0
+        for batch in self.pending:
+            count = len(batch.events)
+            if not batch.sent:
+                if under_way and under_way + count > self._window:
+                    return
+                batch.sent = True
+                self.ask(
+                    Publish(
+                        batch.request,
+                        self.pubend,
+                        self.name,
+                        self._session,
+                        batch.first,
+                        batch.events,
+                    )
+                )
+            under_way += count
 
     # --- the session -------------------------------------------------------------------------
 
@@ -145,8 +164,10 @@ class Publisher(Client):
                 f"but the broker knows {notice.last_sequence}",
             )
         self._session = notice.session
+        self._window = notice.window
         for batch in self.pending:
-            self._send(batch)
+            batch.sent = False
+        self._send()
 
     def _take_batch(self, request: int) -> Batch | None:
         """Take a batch out of what is pending."""
@@ -160,6 +181,7 @@ class Publisher(Client):
         batch = self._take_batch(notice.request)
         if batch is None or self.pubend is None:
             return
+        self._send()
         self._fenced = 0
         self.ok += len(batch.events)
         self._last_ok = max(self._last_ok, batch.first + len(batch.events) - 1)
@@ -186,6 +208,7 @@ class Publisher(Client):
         if self._has_cause(batch):
             self._take_batch(notice.request)
             self.refused += range(batch.first, batch.first + len(batch.events))
+            self._send()
             self._check_not_logged()
         elif self._fenced < FENCED_MAX:
             # something of an older connection came later than this one, and fenced it off (R28)

@@ -86,7 +86,7 @@ class Reporting:
     def _look_after_hold(self, strand: Strand, *, due: bool) -> None:
         durable = strand.subscription.durable
         kept = strand.acked_stored if durable else strand.told
-        reported = strand.subend.reported
+        reported = strand.subend.kept_above
         if strand.base is None or strand.state is State.WAITING:
             return
         if strand.hold_kept and reported is not None and kept >= reported:

@@ -176,7 +176,8 @@ class Strand:
     @property
     def wants_more(self) -> bool:
         """Whether its filters can match anything of the stream beyond what is told."""
-        segments = [segment for segment, end in self.course if end > self.told]
+        passed = self.acked_stored if self.subscription.durable else self.told
+        segments = [segment for segment, end in self.course if end > passed]
         segments += [self.segment] if self.next is None else [self.segment, self.next]
         return any(self.subscription.host.meets(self.pubend, each) for each in segments)
 
@@ -293,7 +294,7 @@ class Strand:
         if self.state is State.JOINING:
             self._held.clear()
             self.become(State.CATCHING)  # reading will say what is gone
-        elif low <= high:
+        elif low <= high and self.wants_more:
             self.buffer.append(Lost(low, high))
             self.subscription.host.touch(self.subscription)
 
@@ -316,11 +317,11 @@ class Strand:
         """Go on reading, or join the live stream (R48)."""
         if self._errand is not None or self.subscription.client is None:
             return
+        if len(self.buffer) >= self._parameters.prefetch_max:
+            return  # nor join: the next event would be one too many, and all be read again
         if self.state is State.CATCHING:
             self._try_to_join()
         if self.state not in {State.CATCHING, State.JOINING}:
-            return
-        if len(self.buffer) >= self._parameters.prefetch_max:
             return
         known = max(self.subend.horizon or 0, self._top or 0)
         if self._top is not None and self.position >= known:
@@ -363,7 +364,7 @@ class Strand:
                 if hold is not None and hold == self.hold:
                     self.hold_kept = True
                     self.subscription.host.touch(self.subscription)
-                self._take_read(reply, high)
+                self._take_read(reply, segment, high)
 
         errand = self.subscription.host.requests.read(
             self.pubend,
@@ -371,20 +372,18 @@ class Strand:
             self.position + 1,
             high,
             hold=hold,
-            hold_tick=self.acked if self.subscription.durable else self.told,
+            hold_tick=self.acked_stored if self.subscription.durable else self.told,
             then=read,
         )
         if turn == self._reading:
             self._errand = errand
 
-    def _take_read(self, reply: ReadReply, high: Tick) -> None:
+    def _take_read(self, reply: ReadReply, segment: Segment, high: Tick) -> None:
         self._top = reply.top
         if reply.released > self.position:
-            if self.base is None:
-                self.position = reply.released
-            else:
+            if self.base is not None and self.subscription.host.meets(self.pubend, segment):
                 self.buffer.append(Lost(self.position + 1, reply.released))
-                self.position = reply.released
+            self.position = reply.released
         if self.base is None:
             self.begin(max(self.position, self.subscription.merged))
         for piece in reply.pieces:
@@ -447,14 +446,20 @@ class Strand:
         if self.subscription.durable and self.base is not None:
             kept = self.position >= self.acked_stored  # by the floor, or by the hold that it has
         else:
-            kept = self.subend.reported is not None and self.position >= self.subend.reported
+            floor = self.subend.kept_above
+            kept = floor is not None and self.position >= floor
         if not kept and self.wants_more:
             self.subscription.host.make_hold(self)
+        elif not self.subscription.durable and self.hold is not None:
+            # the hold it has may be above; reports keep the log for it from here on
+            self.subscription.host.release_hold(self)
 
     @property
     def needed(self) -> Tick | None:
         """Up to where this strand needs the stream no more; None if it keeps nothing by reports."""
-        if self.state is State.WAITING or self.hold_kept or not self.wants_more:
+        if self.state is State.WAITING or self.hold_kept:
+            return None
+        if not self.wants_more and not self._barriers:
             return None
         if self.subscription.durable:
             return max(self.acked_stored, self.given_up)

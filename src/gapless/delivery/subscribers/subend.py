@@ -90,6 +90,8 @@ class Subend:
         """By subscription, whatever their state."""
         self.reported: Tick | None = None
         """The greatest tick that this host has reported in this life."""
+        self.listed_after: Tick | None = None
+        """Above this the log is kept by the pubend's row of this host; None if that is not known."""
         self.served: VirtualTime | None = None
         """Up to which virtual time this host is served at the horizon."""
         self._context = context
@@ -118,6 +120,13 @@ class Subend:
     def horizon(self) -> Tick | None:
         """The doubt horizon; None until the stream has a base."""
         return None if self._horizon is None else self._horizon.tick
+
+    @property
+    def kept_above(self) -> Tick | None:
+        """Above which tick reports keep the log; a new member's row begins with its regime (R53)."""
+        if self.reported is None or self.listed_after is None:
+            return None
+        return max(self.reported, self.listed_after)
 
     @property
     def feeder(self) -> str | None:
@@ -305,6 +314,8 @@ class Subend:
     def _pass_over(self, piece: Piece, time: VirtualTime | None) -> None:
         assert self._horizon is not None
         self.served = time
+        if time is not None and self.listed_after is None:
+            self.listed_after = piece.low - 1
         if piece.publications and self._live:
             self._owner.hand_over(self.pubend, piece.publications)
         self._horizon.pass_over(piece)

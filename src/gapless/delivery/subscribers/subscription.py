@@ -48,6 +48,8 @@ class Answer(msgspec.Struct):
 
     request: int
     timer: Timer | None = None
+    is_due: bool = False
+    """Whether it is given as soon as the subscription is on disk, begun or not."""
 
 
 class Change(msgspec.Struct):
@@ -235,7 +237,8 @@ class Subscription:
         if self.client is None or not self.stored:
             return
         if self.answer is not None:
-            if all(strand.settled for strand in self.strands.values()):
+            settled = all(strand.settled for strand in self.strands.values())
+            if self.answer.is_due or settled:
                 self.give_answer()
             return
         for pubend, strand in self.strands.items():
@@ -245,8 +248,9 @@ class Subscription:
 
     def give_answer(self) -> None:
         """Say where the subscription goes on, and what it still waits for."""
-        if not self.stored:
-            return  # the write will be through, or the process is dead
+        if self.answer is not None and not self.stored:
+            self.answer.is_due = True  # when the write is through
+            return
         answer, self.answer = self.answer, None
         if answer is None or self.client is None:
             return
@@ -288,7 +292,8 @@ class Subscription:
     def ask_for_change(self, client: str, call: SetFilter, wanted: Filter) -> None:
         """Change the filter, now or after the change before it (R47)."""
         most = self.host.context.parameters.segments_max
-        if len(self.segments) + len(self.changes) > most:
+        again = wanted == self.newest.filter and not self.changes
+        if not again and len(self.segments) + len(self.changes) > most:
             reason = f"{most} filter changes are not through yet (segments_max); try again later"
             self.host.context.tell(client, Refused(call.request, reason))
         elif self.change is not None or not self.stored:
