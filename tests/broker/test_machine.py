@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gapless.broker import Broker
 from gapless.broker.machine import next_life
-from gapless.core.ids import PubendId
+from gapless.core.ids import Join, PubendId, VirtualTime
 from gapless.core.machine import (
     Asked,
     ClientUp,
@@ -33,11 +33,16 @@ from gapless.messages.clients import (
 from gapless.messages.overlay import Announce, Hello, Packet, PubendProperties, Retire
 from gapless.messages.records import LifeRecord, Record, Store
 from gapless.messages.streams import (
+    Advance,
     Attached,
     Detach,
     Frame,
+    Member,
     Nack,
     Piece,
+    Report,
+    SetDefine,
+    SetForget,
     Silence,
     Unfed,
     UnfedReason,
@@ -321,6 +326,34 @@ def test_a_pubend_that_is_gone_is_known_no_more() -> None:
     # another broker may have the name now
     answer = world.client("n").call(OpenPubend(1, "P"))
     assert answer == PubendOpened(1, PubendId("P"))
+
+
+def test_a_tombstone_is_forgotten_in_the_end() -> None:
+    # R4: tombstone_ttl_s
+    world = Desk("p-n", tombstone_ttl_s=5)
+    gone = Announce(P, 9, PubendProperties("p", "p", "TRUE"), ("p",), tombstone=True)
+    world["n"].received("p", gone)
+    world.run(s=4)
+    assert not world["n"].announcements.received("p", gone), "it is remembered"
+    world.run(s=2)
+    assert world["n"].announcements.received("p", gone)
+
+
+def test_a_set_that_is_forgotten_names_nobody() -> None:
+    # R52: a report with an unknown set is ignored
+    world = Desk("p-n")
+    world.publisher("p")
+    member = Member(shb("n"), Join(1, 1), True, VirtualTime(1, 1))
+    world["p"].received("n", SetDefine(5, (member,)))
+    world["p"].received("n", SetForget(5))
+    world["p"].received("n", Report(5, ((P, 0),)))
+    assert world["p"].marks["report with an unknown set"] == 1
+
+
+def test_nobody_is_asked_to_advance_a_pubend_that_is_not_known() -> None:
+    world = Desk("p-n")
+    world["n"].received("p", Advance(P, 99))
+    assert world["n"].context.take_posted() == []
 
 
 def test_an_announcement_from_nowhere_is_not_believed() -> None:

@@ -184,9 +184,6 @@ def test_who_asks_while_a_pubend_is_being_made_is_answered_with_it() -> None:
     assert one.answer(1) == two.answer(1) == OPENED
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Pubends._open answers who waits without looking at his call"
-)
 def test_who_asks_for_another_quality_while_a_pubend_is_being_made_is_refused() -> None:
     # A26: PubendOpened would promise a quality that the pubend has not
     world = Desk("p")
@@ -200,9 +197,6 @@ def test_who_asks_for_another_quality_while_a_pubend_is_being_made_is_refused() 
     assert reason(two.answer(1)) == "the pubend 'P' is guaranteed; it stays so"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Pubends._open answers who waits without looking at his call"
-)
 def test_who_advertises_more_while_a_pubend_is_being_made_may_publish_it_once_it_is_open() -> None:
     world = Desk("p")
     one, two = world.client(name="one"), world.client(name="two")

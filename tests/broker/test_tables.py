@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gapless.core.ids import VirtualTime
 from gapless.messages.propagation import TableDelta, TableFull, TableWant
 from gapless.messages.streams import Frame
@@ -82,7 +80,6 @@ def test_of_a_cell_with_two_brokers_one_is_the_source() -> None:
     assert len(asked) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="Tables.session_closed looks for no other source (R20)")
 def test_if_the_source_of_a_cell_is_gone_another_broker_of_the_cell_is_asked() -> None:
     # R20: for each neighbour cell keep one source, a broker of it with a session
     world = Desk("p-n-c", cells={"n": ["n1", "n2"]})

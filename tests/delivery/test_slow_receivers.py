@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import TickRange
 from gapless.messages.streams import Advance, Attached, Frame, Nack, Silence
@@ -171,7 +169,6 @@ def test_best_effort_is_not_sent_to_the_slow_and_lost_for_them() -> None:
     assert (line.ticks("r"), line.ticks("s")) == ([7], [5, 7])
 
 
-@pytest.mark.xfail(strict=True, reason="Router.advance does not look at who is slow (R40)")
 def test_who_is_slow_and_waits_in_total_order_is_not_sent_the_stream_for_that() -> None:
     line = fed()
     full(line)

@@ -107,7 +107,7 @@ class Subscribing:
         ]
         acked = tuple(held.acked.items())
         record = SubscriptionRecord(
-            held.name, tuple(segments), acked, acked, Order.PUBLISHER, Begin(), (), 0, 0
+            held.name, tuple(segments), acked, acked, Order.PUBLISHER, Begin(), (), 0
         )
         held.held = True
         self.context.write((Store(record),), then)

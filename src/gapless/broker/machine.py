@@ -138,7 +138,13 @@ class Broker:
         self.sessions = Sessions(context, self._neighbourhood, self)
         self.announcements = Announcements(context, self._neighbourhood, self.sessions)
         self.retirements = Retirements(context, self.sessions)
-        self.tables = Tables(context, self._neighbourhood, self._life_of, self._tables_changed)
+        self.tables = Tables(
+            context,
+            self._neighbourhood,
+            self._life_of,
+            self.sessions.is_open,
+            self._tables_changed,
+        )
         self.routing = Routing(
             context,
             self._neighbourhood,
@@ -198,7 +204,9 @@ class Broker:
             case ClientDown(client):
                 self.calls.client_down(client)
                 self.readers.client_down(client)
-            case ClientUp() | None:
+            case ClientUp(client):
+                self.calls.client_up(client)
+            case None:
                 pass
 
     def _asked(self, client: str, request: Any) -> None:

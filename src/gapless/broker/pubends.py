@@ -53,7 +53,7 @@ class Pubends:
         self._context: Context = broker.context
         self.hosted: dict[PubendId, Pubend | BestEffortPubend] = {}
         self._serving: dict[PubendId, Serving] = {}
-        self._opening: dict[PubendId, list[tuple[str, int]]] = {}
+        self._opening: dict[PubendId, list[tuple[str, OpenPubend]]] = {}
         """Who waits for a pubend that is not on disk yet."""
 
     # --- from disk -----------------------------------------------------------------------------
@@ -178,9 +178,9 @@ class Pubends:
         elif pubend in self.hosted:
             self._find(client, call, pubend)
         elif pubend in self._opening:
-            self._opening[pubend].append((client, call.request))
+            self._opening[pubend].append((client, call))
         else:
-            self._opening[pubend] = [(client, call.request)]
+            self._opening[pubend] = [(client, call)]
             self._make(pubend, call)
 
     def _fault_of(self, call: OpenPubend) -> str | None:
@@ -254,8 +254,8 @@ class Pubends:
 
         def made() -> None:
             self._host(record, [], [], [], [])
-            for client, request in self._opening.pop(pubend):
-                self._context.tell(client, PubendOpened(request, pubend))
+            for client, waiting in self._opening.pop(pubend):
+                self._open(client, waiting)
 
         self._context.write((Store(record),), made)
 

@@ -46,12 +46,14 @@ class Tables:
         context: Context,
         neighbourhood: Neighbourhood,
         life_of: Callable[[BrokerId], int],
+        is_open: Callable[[BrokerId], bool],
         changed: Callable[[], None],
     ) -> None:
         parameters = context.parameters
         self._context = context
         self._neighbourhood = neighbourhood
         self._life_of = life_of
+        self._is_open = is_open
         self._changed = changed
         identity = context.identity
         self.holdings = Holdings(identity, parameters, _Around(neighbourhood))
@@ -130,7 +132,18 @@ class Tables:
             asked.pop(peer, None)
         for edge in self.holdings.edges.values():
             edge.lapse(peer, self._context.now)
+        self._find_source(peer)
         self._plan_flush()
+
+    def _find_source(self, gone: BrokerId) -> None:
+        """Let another broker of a cell be its source (R20)."""
+        cell = self._neighbourhood.cell_of(gone)
+        edge = None if cell is None else self._edge_of(gone, cell)
+        if cell is None or edge is None or edge.leaf is not None or edge.sources():
+            return
+        others = [each for each in self._neighbourhood.brokers(cell) if self._is_open(each)]
+        if others:
+            self._take_source(edge, others[0])
 
     def _wanted_sources(self, edge: Edge, cell: CellId) -> tuple[BrokerId, ...]:
         """Return who may be a source: of a leaf that broker, of a cell one broker that is there."""

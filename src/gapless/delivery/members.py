@@ -61,6 +61,8 @@ class Membership:
         self._holds = {row.hold: msgspec.structs.replace(row, refreshed=now) for row in holds}
         # likewise everyone counts as just heard
         self._heard_at = dict.fromkeys(self._rows, now)
+        self._heard_since: dict[ShbId, int] = {}
+        """Since when each was heard of without a break."""
         self._heard: dict[ShbId, _Heard] = {}
         self._left: dict[ShbId, tuple[Join, int]] = {}
         self._retired: set[ShbId] = set()
@@ -74,6 +76,9 @@ class Membership:
         left = self._left.get(member.shb)
         if left is not None and member.join <= left[0] and now < left[1]:
             return False  # an old report, still under way when the host left
+        silent = now - self._heard_at.get(member.shb, now)
+        if member.shb not in self._heard_since or silent > us(ms=self._parameters.ack_memory_ms):
+            self._heard_since[member.shb] = now
         self._heard_at[member.shb] = now
         held = self._heard.get(member.shb)
         news = held is None or member != held.member
@@ -219,16 +224,19 @@ class Membership:
     def expired_holds(self, now: int) -> list[HoldRecord]:
         """Take out and return the holds that nobody wants any more (R49).
 
-        A host refreshes its holds. One that was heard of long after it last refreshed a hold has
-        forgotten it, as after a crash; of one that was not heard of nobody knows, until it is no
-        member any more.
+        A host refreshes its holds. One that was heard of for long, and did not refresh a hold
+        meanwhile, has forgotten it, as after a crash. Of one that was not heard of nobody knows,
+        until it is no member any more; when a partition heals it needs time to refresh.
         """
         limit = us(s=self._parameters.hold_ttl_s)
         stale = []
         for row in self._holds.values():
-            heard_at = self._heard_at.get(row.hold.shb, 0)
-            known_until = heard_at if row.hold.shb in self._rows else now
-            if known_until - row.refreshed > limit:
+            shb = row.hold.shb
+            since, until = row.refreshed, now
+            if shb in self._rows:
+                since = max(since, self._heard_since.get(shb, now))
+                until = self._heard_at.get(shb, now)
+            if until - since > limit:
                 stale.append(row)
         for row in stale:
             del self._holds[row.hold]

@@ -219,7 +219,7 @@ class Router:
             return
         if tick <= routed.stream.top:
             for attachment in routed.attached_to(peer):
-                if attachment.sent < tick:
+                if attachment.sent < tick and peer not in self._sender.slow:
                     top, masks = routed.stream.top, Masks(self._routing)
                     self._sender.send_through(routed, attachment, top, masks)
             self._sender.flush()

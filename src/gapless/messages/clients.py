@@ -22,6 +22,7 @@ __all__ = [
     "BeginKind",
     "Credit",
     "Delivery",
+    "Ended",
     "FilterSet",
     "Gap",
     "HostRetired",
@@ -184,6 +185,13 @@ class Gap(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pubend: PubendId
     low: Tick
     high: Tick
+
+
+class Ended(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """This connection has the subscription no more; nothing more comes of it here."""
+
+    subscription: str
+    reason: str
 
 
 class Credit(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -171,10 +171,11 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     begin: Begin
     """Where it begins on pubends that it has not begun on."""
     holds: tuple[tuple[PubendId, str], ...]
-    """The names under which logs are held for it (R49)."""
-    used: int
-    """The wall clock when its client was last seen."""
+    """The names under which logs are held for it, of each pubend the newest last (R49)."""
     expiry_s: int
+    """It ends when its client was away for so long, counted anew when its broker restarts."""
+    merged: Tick = 0
+    """In total order: the tick of the last event that its client was sent."""
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -22,9 +22,10 @@ from gapless.messages.clients import (
     Subscribed,
     Unsubscribed,
 )
+from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.streams import Report
 from tests.broker.desk import Asker, Desk, P, Q, position, reason
-from tests.scenarios.brokers import Publisher, Subscriber, shb
+from tests.scenarios.brokers import Publisher, Subscriber, of, shb
 
 
 def stage(**parameters: Any) -> tuple[Desk, Publisher]:
@@ -210,6 +211,21 @@ def test_a_client_that_comes_back_goes_on_behind_what_it_has_seen_itself() -> No
     assert x.events[6:] == ["e1", "e2"]
 
 
+def test_a_client_that_comes_back_with_a_position_before_the_start_begins_there() -> None:
+    world, ann = stage(retention_s=3_600)
+    first = ann.publish("e1")
+    world.run(ms=100)
+    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=2)
+    assert world.strand("n", "x").state is State.WAITING
+    x.leave()
+    x.come_back(at((P, first - 1)))
+    world.run(s=1)
+    assert x.events == ["e1"]
+    news.release()
+
+
 # --- ending ---------------------------------------------------------------------------------------
 
 
@@ -287,6 +303,19 @@ def test_the_filter_of_an_absent_client_stays_in_the_tables_for_a_while() -> Non
     assert [str(each) for each in world["n"].tables.roots] == ["kind = 1"], "it is back"
 
 
+def test_the_while_begins_anew_when_a_client_goes_again() -> None:
+    world, _ = stage(linger_s=5)
+    x = world.subscriber("n", "x", "kind = 1", durable=True)
+    world.run(s=1)
+    x.leave()
+    world.run(s=3)
+    x.come_back()
+    world.run(s=1)
+    x.leave()
+    world.run(s=3)
+    assert [str(each) for each in world["n"].tables.roots] == ["kind = 1"]
+
+
 def test_a_durable_subscription_whose_client_does_not_come_back_expires() -> None:
     # section 16: otherwise a lost answer pins a log for ever
     world, ann = stage(linger_s=1)
@@ -306,7 +335,8 @@ def test_a_durable_subscription_whose_client_does_not_come_back_expires() -> Non
     assert world.released("p", P) >= ann.ticks["e1"]
 
 
-def test_the_time_of_absence_goes_on_while_the_host_is_down() -> None:
+def test_a_client_whose_host_was_down_has_its_whole_time_to_come_back() -> None:
+    # it could not come back before, and no clock that was set forward ends it
     world, _ = stage(linger_s=1)
     x = Asker(world, "n", "x")
     x.subscribe(durable=True, expiry_s=10)
@@ -315,7 +345,10 @@ def test_the_time_of_absence_goes_on_while_the_host_is_down() -> None:
     world.crash("n")
     world.run(s=10)
     world.start("n")
-    world.run(s=2)
+    world.set_clock("n", 1_000)
+    world.run(s=8)
+    assert world.record("n", "x") is not None
+    world.run(s=4)
     assert world.record("n", "x") is None
 
 

@@ -277,9 +277,6 @@ def test_who_seeks_back_reads_at_its_own_pace() -> None:
     assert (x.events, x.gaps) == (["e0", "e1", "e2", "e3"], [])
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the hold of a durable strand is put at what is acknowledged"
-)
 def test_who_seeks_back_below_what_it_has_acknowledged_reads_at_its_own_pace() -> None:
     # R49, as above
     _, _, x = seeking_back(durable=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from gapless.core.ids import VirtualTime
 from gapless.delivery.subscribers.strand import State
 from gapless.messages.clients import Begin, BeginKind, Order
 from gapless.messages.propagation import TableDelta, TableFull
-from gapless.messages.records import SegmentRecord, SubscriptionRecord
+from gapless.messages.records import SegmentRecord
 from tests.broker.desk import Asker, Desk, P, position, started
 from tests.scenarios.brokers import Publisher, of
 
@@ -198,17 +200,7 @@ def test_a_record_may_name_segments_that_govern_nothing_any_more() -> None:
     record = world.record("n", "x")
     assert record is not None
     older = SegmentRecord("kind = 0", VirtualTime(1, 1), ((P, 0),))
-    stored = SubscriptionRecord(
-        "x",
-        (older, *record.segments),
-        record.acked,
-        record.base,
-        record.order,
-        record.begin,
-        record.holds,
-        record.used,
-        record.expiry_s,
-    )
+    stored = msgspec.structs.replace(record, segments=(older, *record.segments))
     world.crash("n")
     world.nodes["n"].disk.records[stored.key] = stored
     world.start("n")

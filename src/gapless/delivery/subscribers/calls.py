@@ -22,6 +22,7 @@ from gapless.messages.clients import (
     Begin,
     BeginKind,
     Credit,
+    Ended,
     Order,
     Refused,
     Seek,
@@ -46,6 +47,9 @@ class Calls:
         self._host = host
         self._context = host.context
         self._by_client: dict[str, dict[str, Subscription]] = {}
+        self._arrivals: dict[str, int] = {}
+        """In which order clients came."""
+        self._arrived = 0
         self._handlers: dict[type, Callable[[str, Any], None]] = {
             Subscribe: self._subscribe,
             SetFilter: self._set_filter,
@@ -85,6 +89,11 @@ class Calls:
             self._refuse(client, call.request, reason)
             return
         found = self._host.subscriptions.get(call.subscription)
+        if found is not None:
+            if self._is_older(client, found):
+                self._refuse(client, call.request, _taken_over(call.subscription))
+                return
+            self._tell_taken_over(found, client)
         if found is not None and found.durable:
             self.disconnect(found)
             self._connect(found, client, call)
@@ -118,7 +127,6 @@ class Calls:
             begin=call.begin,
             expiry_s=call.expiry_s,
         )
-        made.used = self._context.clock
         host.subscriptions[made.name] = made
         host.own(host.make_segment(made, wanted))
         self._connect(made, client, call)
@@ -151,23 +159,42 @@ class Calls:
     def _resume_strands(self, subscription: Subscription, begin: Begin) -> None:
         position = dict(begin.position) if begin.kind is BeginKind.POSITION else {}
         total = subscription.order is Order.TOTAL
-        subscription.merged = max(position.values(), default=0) if total else 0
+        if total:
+            subscription.merged = max(subscription.merged, *position.values(), 0)
+        knows = begin.kind is BeginKind.POSITION
         for pubend, strand in subscription.strands.items():
             strand.told_base = False
             own = position.get(pubend)
             if strand.state is not State.WAITING:
                 # a client that was never told of a strand gets it above what it has merged
-                strand.resume(subscription.merged if own is None and total else own)
+                untold = total and knows and own is None
+                strand.resume(subscription.merged if untold else own)
             elif own is not None:
                 strand.begin_in_past(own)
             else:
                 strand.become(State.WAITING)
             strand.subend.review_eager()
 
+    def _is_older(self, client: str, subscription: Subscription) -> bool:
+        """Say whether a newer connection than this one has a subscription: it asks too late."""
+        owner = self._arrivals.get(subscription.client or "", 0)
+        return owner > self._arrivals.get(client, 0)
+
+    def _tell_taken_over(self, subscription: Subscription, client: str) -> None:
+        if subscription.client not in {client, None}:
+            notice = Ended(subscription.name, _taken_over(subscription.name))
+            self._context.tell(subscription.client or "", notice)
+
     # --- going ---------------------------------------------------------------------------------
+
+    def client_up(self, client: str) -> None:
+        """A client is there; what comes from one that was there before it is older."""
+        self._arrived += 1
+        self._arrivals[client] = self._arrived
 
     def client_down(self, client: str) -> None:
         """A client is gone."""
+        self._arrivals.pop(client, None)
         for subscription in [*self._by_client.get(client, {}).values()]:
             self.disconnect(subscription)
         self._by_client.pop(client, None)
@@ -182,7 +209,7 @@ class Calls:
             self._end(subscription)
             return
         subscription.forget_client()
-        subscription.used = self._context.clock
+        subscription.away_since = self._context.now
         for strand in subscription.strands.values():
             strand.leave()
             strand.subend.review_eager()
@@ -204,6 +231,9 @@ class Calls:
     def _unsubscribe(self, client: str, call: Unsubscribe) -> None:
         found = self._host.subscriptions.get(call.subscription)
         changes: tuple[Erase, ...] = ()
+        if found is not None and self._is_older(client, found):
+            self._refuse(client, call.request, _not_yours(call.subscription))
+            return
         if found is not None:
             self._end(found)
             if found.durable:
@@ -214,7 +244,7 @@ class Calls:
     def expire(self) -> None:
         """End durable subscriptions whose clients have not come back in time."""
         for subscription in [*self._host.subscriptions.values()]:
-            away = self._context.clock - subscription.used
+            away = self._context.now - subscription.away_since
             if subscription.client is None and away > us(s=subscription.expiry_s):
                 self._context.mark("durable subscription expired")
                 self._end(subscription)
@@ -291,6 +321,10 @@ def _sought(begin: Begin, strand: Strand) -> Tick | None:
             return 0
         case BeginKind.TIME:
             return max(0, begin.clock - 1)
+
+
+def _taken_over(name: str) -> str:
+    return f"the subscription {name!r} was taken over by a newer connection"
 
 
 def _not_yours(name: str) -> str:

@@ -31,7 +31,7 @@ from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.clients import BeginKind, Order
 from gapless.messages.records import Erase, JoinRecord, Store
 from gapless.messages.requests import HoldId
-from gapless.messages.streams import Publication
+from gapless.messages.streams import Publication, SetForget
 
 __all__ = ["Leaf", "SubscriberHost"]
 
@@ -93,7 +93,6 @@ class SubscriberHost:
         """Since when nobody needs a pubend that is joined."""
         self._leaving: dict[PubendId, Join] = {}
         self._offers: dict[PubendId, _Offer] = {}
-        self._meets: dict[tuple[PubendId, int], bool] = {}
         self._index = MatchIndex()
         self._segments: dict[int, Segment] = {}
         self._count = 0
@@ -134,14 +133,12 @@ class SubscriberHost:
 
     def meets(self, pubend: PubendId, segment: Segment) -> bool:
         """Say whether a segment may match something of a pubend."""
-        key = (pubend, segment.number)
-        found = self._meets.get(key)
+        found = segment.meets.get(pubend)
         if found is None:
             offer = self._offers.get(pubend)
-            # of a pubend that is not announced (yet) nothing is known
-            found = offer is None or offer.advertisement.intersects(segment.filter)
-            if offer is not None:
-                self._meets[key] = found
+            if offer is None:
+                return True  # of a pubend that is not announced (yet) nothing is known
+            found = segment.meets[pubend] = offer.advertisement.intersects(segment.filter)
         return found
 
     def everything_wanted(self) -> str:
@@ -154,8 +151,9 @@ class SubscriberHost:
     def announced(self, pubend: PubendId, advertisement: Filter, *, best_effort: bool) -> None:
         """A pubend exists, or its advertisement became wider."""
         self._offers[pubend] = _Offer(advertisement, best_effort=best_effort)
-        self._meets = {key: met for key, met in self._meets.items() if key[0] != pubend}
         for subscription in self.subscriptions.values():
+            for segment in subscription.segments:
+                segment.meets.pop(pubend, None)
             if subscription.stored:
                 self.look_at(subscription, pubend)
         subend = self.subends.get(pubend)
@@ -214,15 +212,16 @@ class SubscriberHost:
         subscription = strand.subscription
         if subscription.strands.get(strand.pubend) is strand:
             del subscription.strands[strand.pubend]
-        if strand.hold is not None:
-            self.release_hold(strand)
+        self.release_hold(strand)
 
-    def subend(self, pubend: PubendId) -> Subend:
+    def subend(self, pubend: PubendId, *, restored: bool = False) -> Subend:
         """Return the subend of a pubend, joined if it is the first that needs it (R43)."""
         found = self.subends.get(pubend)
         if found is None:
             join = self._joins.get(pubend)
+            # of an earlier life only durable subscriptions need a join; else its end may be under way
             is_new = join is None or self._leaving.get(pubend) == join
+            is_new |= join is not None and not restored and join.life < self.context.identity.life
             if join is None or is_new:
                 self._join_count += 1
                 join = self._joins[pubend] = Join(self.context.identity.life, self._join_count)
@@ -266,6 +265,8 @@ class SubscriberHost:
         del self._unneeded[pubend]
         subend = self.subends.pop(pubend, None)
         if subend is not None:
+            if subend.feeder is not None:
+                self.context.post(subend.feeder, SetForget(-subend.number))
             subend.close()
 
         def left() -> None:
@@ -350,6 +351,7 @@ class SubscriberHost:
     def save(self, subscription: Subscription, then: Callable[[], None]) -> None:
         """Put a durable subscription on disk and go on."""
         acked = {pubend: strand.acked for pubend, strand in subscription.strands.items()}
+        holds = {pubend: strand.hold for pubend, strand in subscription.strands.items()}
 
         def saved() -> None:
             subscription.stored = True
@@ -357,6 +359,7 @@ class SubscriberHost:
                 strand = subscription.strands.get(pubend)
                 if strand is not None:
                     strand.acked_stored = max(strand.acked_stored, tick)
+                    strand.hold_stored |= strand.hold is not None and strand.hold == holds[pubend]
             then()
 
         self.context.write((Store(subscription.record()),), saved)
@@ -385,19 +388,39 @@ class SubscriberHost:
 
     def make_hold(self, strand: Strand) -> None:
         """Give a strand a hold of its own on the pubend's log (R49)."""
-        if strand.hold is not None:
-            self.release_hold(strand)
+        if strand.hold is not None and strand.hold_asked:
+            strand.former_holds.append(strand.hold)  # it keeps the log until the new one does
+        self._stop_refreshing(strand)
         self._count += 1
         name = f"{strand.subscription.name}/{self.context.identity.life}.{self._count}"
         strand.hold = HoldId(self.context.identity.shb, name)
-        strand.hold_kept = False
+        strand.hold_asked = strand.hold_kept = strand.hold_stored = False
+        if strand.subscription.durable and strand.base is not None:
+            self.save(strand.subscription, lambda: self.touch(strand.subscription))
 
     def release_hold(self, strand: Strand) -> None:
-        """Let a hold go; what the strand still needs is kept by reports from here on."""
-        assert strand.hold is not None
-        hold, strand.hold = strand.hold, None
-        strand.hold_kept = False
-        self.requests.release_hold(strand.pubend, hold, _nothing)
+        """Let a strand's holds go; what it still needs is kept by reports from here on."""
+        if strand.hold is not None and strand.hold_asked:
+            strand.former_holds.append(strand.hold)
+        strand.hold = None
+        strand.hold_asked = strand.hold_kept = strand.hold_stored = False
+        self._stop_refreshing(strand)
+        strand.stop_reading()  # its repetitions would name a hold that is gone
+        self.release_former_holds(strand)
+        self.touch(strand.subscription)
+
+    def release_former_holds(self, strand: Strand) -> None:
+        """Let holds go that are not needed any more."""
+        for hold in strand.former_holds:
+            errand = self.requests.release_hold(strand.pubend, hold, _nothing)
+            # a pubend ends by itself what nobody refreshes
+            self.context.after(us(s=self.context.parameters.hold_ttl_s), errand.cancel)
+        strand.former_holds = []
+
+    def _stop_refreshing(self, strand: Strand) -> None:
+        if strand.refresh is not None:
+            strand.refresh.cancel()
+            strand.refresh = None
 
     # --- sessions ------------------------------------------------------------------------------------
 

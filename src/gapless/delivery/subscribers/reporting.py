@@ -84,12 +84,14 @@ class Reporting:
                 self._host.save(subscription, subscription.review_segments)
 
     def _look_after_hold(self, strand: Strand, *, due: bool) -> None:
-        durable = strand.subscription.durable
-        kept = strand.acked_stored if durable else strand.told
+        kept = strand.kept_from
         reported = strand.subend.kept_above
-        if strand.base is None or strand.state is State.WAITING:
+        if strand.state is State.WAITING:
             return
-        if strand.hold_kept and reported is not None and kept >= reported:
+        if strand.hold_is_safe and strand.former_holds:
+            self._host.release_former_holds(strand)
+            strand.subscription.dirty = True
+        if strand.hold_is_safe and reported is not None and kept >= reported:
             self._host.release_hold(strand)
             strand.subscription.dirty = True
         elif due or (not strand.hold_kept and strand.state is State.AWAY):
@@ -98,17 +100,17 @@ class Reporting:
     def _refresh(self, strand: Strand, kept: Tick) -> None:
         """Raise a hold to what is still needed, by a read of nothing."""
         hold = strand.hold
-        if hold is None or strand.refreshing:
+        if hold is None or strand.refresh is not None:
             return
-        strand.refreshing = True
+        strand.hold_asked = True
 
         def refreshed(reply: ReadReply) -> None:
             del reply
-            strand.refreshing = False
+            strand.refresh = None
             if strand.hold == hold:
                 strand.hold_kept = True
                 self._host.touch(strand.subscription)
 
-        self._host.requests.read(
+        strand.refresh = self._host.requests.read(
             strand.pubend, "FALSE", kept + 1, kept, hold=hold, hold_tick=kept, then=refreshed
         )

@@ -26,7 +26,8 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         expiry_s=record.expiry_s,
     )
     made.stored = True
-    made.used = record.used
+    made.away_since = host.context.now
+    made.merged = record.merged
     host.subscriptions[made.name] = made
     stored: list[tuple[Segment, SegmentRecord]] = []
     for each in record.segments:
@@ -34,12 +35,15 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         segment.owed_from = each.time
         stored.append((segment, each))
     host.own(made.newest)
-    acked, holds = dict(record.acked), dict(record.holds)
+    acked = dict(record.acked)
     for pubend, base in record.base:
         strand = _strand(made, pubend, base, stored)
         strand.position = strand.acked = strand.acked_stored = acked.get(pubend, base)
-        if pubend in holds:
-            strand.hold = HoldId(host.context.identity.shb, holds[pubend])
+        names = [name for held, name in record.holds if held == pubend]
+        holds = [HoldId(host.context.identity.shb, name) for name in names]
+        if holds:
+            strand.hold, strand.former_holds = holds[-1], holds[:-1]
+            strand.hold_stored = strand.hold_asked = True
         strand.become(State.AWAY)
     return made
 
@@ -52,7 +56,7 @@ def _strand(
 ) -> Strand:
     """Return a strand with its course: which filters have ended on it, and which still governs."""
     host = subscription.host
-    strand = Strand(subscription, host.subend(pubend), subscription.newest)
+    strand = Strand(subscription, host.subend(pubend, restored=True), subscription.newest)
     subscription.strands[pubend] = strand
     strand.base = base
     for segment, record in stored[:-1]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gapless.content.filter import Filter
-from gapless.core.ids import VirtualTime
+from gapless.core.ids import PubendId, VirtualTime
 
 if TYPE_CHECKING:
     from gapless.delivery.subscribers.subscription import Subscription
@@ -16,7 +16,7 @@ __all__ = ["Segment"]
 class Segment:
     """One filter of a subscription; where it begins and ends is said by the strands."""
 
-    __slots__ = ("filter", "number", "owed_from", "start", "subscription", "text")
+    __slots__ = ("filter", "meets", "number", "owed_from", "start", "subscription", "text")
 
     def __init__(self, subscription: Subscription, number: int, wanted: Filter) -> None:
         self.subscription = subscription
@@ -24,6 +24,8 @@ class Segment:
         """Its name as an owner in the leaf table, and as a key in the matching index."""
         self.filter = wanted
         self.text = str(wanted)
+        self.meets: dict[PubendId, bool] = {}
+        """Which announced pubends could have something that matches, as far as that was asked."""
         self.start: VirtualTime | None = None
         """From which virtual time the live stream can be trusted; None while it is in no table."""
         self.owed_from: VirtualTime | None = None

@@ -100,9 +100,15 @@ class Strand:
         self.last_told: Tick = 0
         """The last tick that the client was sent an event of."""
         self.hold: HoldId | None = None
+        self.hold_asked = False
+        """Whether the pubend may have heard of the hold."""
         self.hold_kept = False
         """Whether the hold is known to be on the pubend's disk."""
-        self.refreshing = False
+        self.hold_stored = False
+        """Whether the hold's name is on this host's disk, where that matters."""
+        self.former_holds: list[HoldId] = []
+        """Holds that are let go when the present one is safe."""
+        self.refresh: Errand | None = None
         self._barriers: deque[Tick] = deque()
         self._held: list[Publication] = []
         self._join_at: Tick = 0
@@ -151,8 +157,18 @@ class Strand:
     @property
     def settled(self) -> bool:
         """Whether it can be said where it goes on: that is on disk, and the log is kept for it."""
-        kept = self.hold is None or self.hold_kept
+        kept = self.hold is None or self.hold_is_safe
         return self.base is not None and not self._barriers and kept
+
+    @property
+    def hold_is_safe(self) -> bool:
+        """Whether the log is kept by a hold, and a crash would not make this host forget it."""
+        return self.hold_kept and (self.hold_stored or not self.subscription.durable)
+
+    @property
+    def holds(self) -> list[HoldId]:
+        """All holds that the strand has, the newest last."""
+        return self.former_holds + ([] if self.hold is None else [self.hold])
 
     @property
     def is_writing(self) -> bool:
@@ -214,7 +230,7 @@ class Strand:
         self._hold_if_needed()
         if after is not None:
             self.begin(after)
-        self.become(State.CATCHING)
+        self.become(State.AWAY if self.subscription.client is None else State.CATCHING)
 
     def aim_at(self, segment: Segment) -> None:
         """Take a new filter over: where the stream reaches it, or at once if nothing is live."""
@@ -356,6 +372,7 @@ class Strand:
     def _read(self, segment: Segment, high: Tick) -> None:
         self._reading += 1
         turn, hold = self._reading, self.hold
+        self.hold_asked |= hold is not None
 
         def read(reply: ReadReply) -> None:
             if turn == self._reading:
@@ -372,7 +389,7 @@ class Strand:
             self.position + 1,
             high,
             hold=hold,
-            hold_tick=self.acked_stored if self.subscription.durable else self.told,
+            hold_tick=self.kept_from,
             then=read,
         )
         if turn == self._reading:
@@ -455,15 +472,21 @@ class Strand:
             self.subscription.host.release_hold(self)
 
     @property
+    def kept_from(self) -> Tick:
+        """Above which tick the log is kept for it: from what is acknowledged, or where it reads."""
+        if not self.subscription.durable:
+            return self.told
+        acked = max(self.acked_stored, self.base or 0)  # nothing below its base is ever needed
+        return acked if self.state is State.AWAY else min(acked, self.told)
+
+    @property
     def needed(self) -> Tick | None:
         """Up to where this strand needs the stream no more; None if it keeps nothing by reports."""
-        if self.state is State.WAITING or self.hold_kept:
+        if self.state is State.WAITING or self.hold_is_safe:
             return None
         if not self.wants_more and not self._barriers:
             return None
-        if self.subscription.durable:
-            return max(self.acked_stored, self.given_up)
-        return self.told
+        return max(self.kept_from, self.given_up)
 
     def acknowledge(self, tick: Tick) -> None:
         """The client needs no more what is up to a tick."""
@@ -478,10 +501,12 @@ class Strand:
 
     def give_up(self, tick: Tick) -> None:
         """Keep the log no more up to a tick: it is under pressure, and others wait (R58)."""
-        needed = self.needed
-        if needed is not None and needed < tick and self.state is not State.LIVE:
-            self.subscription.host.context.mark("gave up under pressure")
-            self.given_up = tick
+        if self.state is State.WAITING or max(self.kept_from, self.given_up) >= tick:
+            return
+        self.subscription.host.context.mark("gave up under pressure")
+        self.given_up = tick
+        if self.hold is not None:
+            self.subscription.host.release_hold(self)
 
     @property
     def _parameters(self) -> Parameters:

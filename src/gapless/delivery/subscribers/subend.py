@@ -112,7 +112,8 @@ class Subend:
         self._attentive: dict[str, Strand] = {}
         self._reading: Errand | None = None
         self._turn = 0
-        """Counts changes of who is live: an answer to an older question may lack somebody."""
+        """Counts who became live: an answer to an older question may lack somebody."""
+        self._closed = False
 
     # --- what others ask -----------------------------------------------------------------------
 
@@ -135,7 +136,7 @@ class Subend:
 
     def open(self) -> None:
         """Begin to be fed; the join is on disk."""
-        if self._feed is None:
+        if self._feed is None and not self._closed:
             self._feed = Feed(
                 self._context,
                 self.pubend,
@@ -148,6 +149,7 @@ class Subend:
 
     def close(self) -> None:
         """End for good."""
+        self._closed = True
         if self._feed is not None:
             self._feed.close()
             self._feed = None
@@ -176,12 +178,11 @@ class Subend:
             self._waiting[name] = strand
         else:
             self._waiting.pop(name, None)
-        if strand.is_live != (name in self._live):
+        if strand.is_live and name not in self._live:
             self._turn += 1
-            if strand.is_live:
-                self._live[name] = strand
-            else:
-                del self._live[name]
+            self._live[name] = strand
+        elif not strand.is_live:
+            self._live.pop(name, None)
         if strand.total or strand.state in {State.CATCHING, State.JOINING}:
             self._attentive[name] = strand
         else:
@@ -194,8 +195,7 @@ class Subend:
             del self.strands[name]
             self._waiting.pop(name, None)
             self._attentive.pop(name, None)
-            if self._live.pop(name, None) is not None:
-                self._turn += 1
+            self._live.pop(name, None)
             self.review_eager()
 
     def attentive(self) -> Iterable[Strand]:

@@ -98,7 +98,7 @@ class Subscription:
         self.ended = False
         self.dirty = False
         """Whether its record lags behind."""
-        self.used = 0
+        self.away_since = 0
         self.merged: Tick = 0
         """In total order: the tick of the last event that was sent."""
         self.linger: Timer | None = None
@@ -106,6 +106,8 @@ class Subscription:
         """Events without guarantee that wait for credit."""
         self._impatience: Timer | None = None
         self._pause_us = 0
+        self._turn = 0
+        """Whose turn it is to be sent first."""
 
     @property
     def newest(self) -> Segment:
@@ -128,6 +130,8 @@ class Subscription:
                 self._deliver(events)
                 events = []
                 self._say(Gap(self.name, strand.pubend, item.low, item.high))
+                # a gap is to be acknowledged like an event: it may be lost on the way
+                strand.last_told = max(strand.last_told, item.high)
             else:
                 events.append((strand.pubend, item))
                 strand.last_told = item.tick
@@ -160,12 +164,19 @@ class Subscription:
         if self.order is Order.TOTAL:
             yield from self._merged()
             return
-        for strand in self.strands.values():
-            buffer, barrier = strand.buffer, strand.barrier
-            while buffer and buffer[0].tick <= barrier:
-                if self.credit <= 0 and not isinstance(buffer[0], Lost):
-                    return
-                yield strand, buffer.popleft()
+        # one of each in turn, so that a busy stream does not take all credit
+        waiting = [strand for strand in self.strands.values() if strand.buffer]
+        first = self._turn % len(waiting) if waiting else 0
+        ring = deque(waiting[first:] + waiting[:first])
+        while ring:
+            strand = ring.popleft()
+            item = strand.buffer[0] if strand.buffer else None
+            if item is None or item.tick > strand.barrier:
+                continue
+            if self.credit > 0 or isinstance(item, Lost):
+                self._turn += 1
+                ring.append(strand)
+                yield strand, strand.buffer.popleft()
 
     def _merged(self) -> Iterator[tuple[Strand, Publication | Lost]]:
         begun = [each for each in self.strands.values() if each.state is not State.WAITING]
@@ -382,12 +393,12 @@ class Subscription:
             self.order,
             self.begin,
             tuple(
-                (pubend, strand.hold.subscription)
+                (pubend, hold.subscription)
                 for pubend, strand in self.strands.items()
-                if strand.hold is not None
+                for hold in strand.holds
             ),
-            self.used,
             self.expiry_s,
+            self.merged,
         )
 
     def _segment_record(self, segment: Segment) -> SegmentRecord:
