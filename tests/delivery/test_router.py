@@ -392,8 +392,6 @@ def test_a_receiver_that_asked_before_the_pubend_was_opened_is_fed_when_it_is() 
     line.nodes["p"].router.host(BONDS, Log(), 0)
     line.run(ms=50)
     assert line.heard["r"] == [Attached(BONDS, 4, 0)]
-    assert line.nodes["p"].router.is_hosted(BONDS)
-    assert not line.nodes["n"].router.is_hosted(BONDS)
     assert line.nodes["n"].router.feeder(BONDS) == "p"
     assert line.nodes["p"].router.feeder(BONDS) is None
 

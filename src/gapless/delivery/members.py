@@ -65,7 +65,8 @@ class Membership:
         """Since when each was heard of without a break."""
         self._heard: dict[ShbId, _Heard] = {}
         self._left: dict[ShbId, tuple[Join, int]] = {}
-        self._retired: set[ShbId] = set()
+        self._retired: dict[ShbId, int] = {}
+        """Until when each host is remembered that will not return."""
 
     # --- what comes in -----------------------------------------------------------------------
 
@@ -111,9 +112,9 @@ class Membership:
             return False
         return self._rows.pop(shb, None) is not None
 
-    def retire(self, shb: ShbId) -> tuple[bool, list[HoldRecord]]:
+    def retire(self, shb: ShbId, now: int) -> tuple[bool, list[HoldRecord]]:
         """A host will not return: say whether it was a member, and return its holds, now gone (R26)."""
-        self._retired.add(shb)
+        self._retired[shb] = now + us(s=self._parameters.tombstone_ttl_s)
         self._heard.pop(shb, None)
         holds = [row for row in self._holds.values() if row.hold.shb == shb]
         for row in holds:
@@ -219,6 +220,7 @@ class Membership:
                 self._heard.pop(shb, None)
                 parked.append(self._rows[shb])
         self._left = {shb: left for shb, left in self._left.items() if now < left[1]}
+        self._retired = {shb: until for shb, until in self._retired.items() if now < until}
         return parked, ended
 
     def expired_holds(self, now: int) -> list[HoldRecord]:

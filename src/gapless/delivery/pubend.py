@@ -324,7 +324,7 @@ class Pubend(StreamEnd):
 
     def retire(self, shb: ShbId) -> None:
         """Keep nothing for a host that will not return (R26)."""
-        was_member, holds = self.membership.retire(shb)
+        was_member, holds = self.membership.retire(shb, self._context.now)
         changes = [Erase(row.key) for row in holds]
         if was_member:
             changes.append(Erase(MemberRecord.key_of(self._record.pubend, shb)))

@@ -112,16 +112,6 @@ class Router:
 
     # --- what others ask ---------------------------------------------------------------------
 
-    def is_eager(self, pubend: PubendId) -> bool:
-        """Say whether a receiver of the pubend waits in total order."""
-        routed = self._routed.get(pubend)
-        return routed is not None and routed.is_eager
-
-    def is_hosted(self, pubend: PubendId) -> bool:
-        """Say whether the pubend's log is at this broker."""
-        routed = self._routed.get(pubend)
-        return routed is not None and routed.log is not None
-
     def feeder(self, pubend: PubendId) -> BrokerId | None:
         """Return who feeds this router now."""
         routed = self._routed.get(pubend)

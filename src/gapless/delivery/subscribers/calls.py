@@ -40,6 +40,9 @@ _NAME_MAX = 256
 """Characters in a subscription's name; it is part of keys on several disks."""
 
 
+_NEGATIVE = "a position cannot be negative; 0 is before the first event"
+
+
 class Calls:
     """The calls of all clients of a subscriber host."""
 
@@ -109,6 +112,8 @@ class Calls:
         found = self._host.subscriptions.get(call.subscription)
         if not 0 < len(call.subscription) <= _NAME_MAX:
             return f"a subscription's name has 1 to {_NAME_MAX} characters"
+        if any(tick < 0 for _, tick in call.begin.position):
+            return _NEGATIVE
         if call.credit < 0:
             return f"credit cannot be negative ({call.credit})"
         if found is not None and found.durable != call.durable:
@@ -289,6 +294,9 @@ class Calls:
         found = self._owned(client, call.subscription)
         if found is None:
             self._refuse(client, call.request, _not_yours(call.subscription))
+            return
+        if any(tick < 0 for _, tick in call.begin.position):
+            self._refuse(client, call.request, _NEGATIVE)
             return
         found.merged = 0
         position = []

@@ -362,6 +362,8 @@ class Subscription:
         position = self._switch_position(repeated=change.repeated)
         self.host.context.tell(change.client, FilterSet(change.request, position))
         self.review_segments()
+        for pubend in [*self.strands]:
+            self.host.look_at(self, pubend)  # the filter that was left may have been the only one
         self._next_change()
 
     def _next_change(self) -> None:

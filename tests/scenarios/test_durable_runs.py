@@ -1,0 +1,227 @@
+"""Runs that once lost what a durable subscriber is owed, or stopped it, without any fault of its own.
+
+Each was found by reading the rules against the code, and is a story of whole brokers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.messages.clients import (
+    Begin,
+    BeginKind,
+    Delivery,
+    Ended,
+    Order,
+    Refused,
+    Seek,
+    Subscribe,
+)
+from gapless.messages.requests import Read
+from tests.scenarios.brokers import Client, World, of
+
+P = PubendId("P")
+
+
+def at(tick: Tick) -> Begin:
+    return Begin(BeginKind.POSITION, ((P, tick),))
+
+
+def test_a_client_that_stays_longer_than_its_expiry_keeps_its_subscription_over_a_crash() -> None:
+    world = World("p-s")
+    ann = world.publisher("p")
+    desk = world.subscriber("s", "desk", "TRUE", durable=True)
+    desk.end()
+    world.run(s=1)
+    desk.notices.clear()
+    desk.ask(Subscribe(desk.number(), "desk", "TRUE", True, credit=1000, expiry_s=5))
+    world.run(s=8)
+    ann.publish("e1")
+    world.run(s=1)
+    desk.acknowledge(P, ann.ticks["e1"])
+    world.run(s=1)
+    world.crash("s")
+    ann.publish("e2")
+    world.run(ms=200)
+    world.start("s")
+    world.run(s=1)
+    desk.connect()
+    desk.ask(Subscribe(desk.number(), "desk", "TRUE", True, credit=1000, expiry_s=5))
+    world.run(s=3)
+    assert (desk.events, desk.gaps) == (["e1", "e2"], [])
+
+
+def test_a_gap_that_is_lost_on_its_way_to_the_client_is_told_again() -> None:
+    # P5: a gap is not acknowledged by the silence behind it
+    class Deaf:
+        def hear(self, notice: Any) -> None:
+            del notice
+
+    world = World("p-s", expire_after_s=200, park_after_s=100, hold_ttl_s=50, legacy_ttl_s=1_800)
+    ann = world.publisher("p")
+    desk = world.subscriber("s", "desk", "TRUE", durable=True)
+    world.run(s=2)
+    ann.publish("e1")
+    world.run(s=1)
+    position = ann.ticks["e1"]
+    desk.acknowledge(P, position)
+    world.run(s=2)
+    desk.leave()
+    world.run(s=1)
+    world.cut("p", "s")
+    ann.publish("e2")
+    world.run(s=250)  # the membership expires, and e2 is released
+    assert world.released("p", P) >= ann.ticks["e2"]
+    world.heal("p", "s")
+    world.run(s=3)
+    desk.connect()
+    desk.subscribe(at(position))
+    world.nodes["s"].clients["desk"] = Deaf()  # type: ignore[assignment]
+    world.run(s=3)
+    desk.leave()
+    world.run(s=1)
+    desk.notices.clear()
+    desk.come_back(at(position))
+    world.run(s=3)
+    (gap,) = desk.gaps
+    assert position < gap.low <= ann.ticks["e2"] <= gap.high
+
+
+def test_a_hold_outlives_a_partition_that_is_longer_than_its_time_to_live() -> None:
+    # R49: when the partition heals, the host needs a while to refresh its holds
+    world = World("p-a-s", hold_ttl_s=20)
+    ann = world.publisher("p")
+    ann.publish("e0")
+    world.run(ms=100)
+    begin = at(world.pubend("p", P).top)
+    desk = world.subscriber("s", "desk", "TRUE", durable=True, begin=begin)
+    world.run(s=2)
+    for label in ("e1", "e2", "e3"):
+        ann.publish(label)
+    world.run(s=5)
+    desk.leave()
+    world.run(s=1)
+    world.cut("p", "a")
+    world.run(s=40)
+    world.heal("p", "a")
+    world.run(s=8)
+    desk.notices.clear()
+    desk.come_back()
+    world.run(s=3)
+    assert (desk.events, desk.gaps) == (["e1", "e2", "e3"], [])
+
+
+def test_who_seeks_back_loses_nothing_when_its_host_crashes_then() -> None:
+    # I13: the hold's name is on disk before a report relies on it
+    world = World("p-s", hold_ttl_s=20)
+    ann = world.publisher("p")
+    world.subscriber("s", "other", "TRUE")
+    desk = world.subscriber("s", "desk", "TRUE", durable=True, credit=2)
+    world.run(s=2)
+    ann.publish("e1")
+    world.run(s=1)
+    desk.acknowledge(P, ann.ticks["e1"])
+    world.run(s=1)
+    for number in range(2, 6):
+        ann.publish(f"e{number}")
+    world.run(s=1)
+    desk.ask(Seek(desk.number(), "desk", at(ann.ticks["e1"] - 10)))
+    world.run(s=3)
+    world.restart("s")
+    world.run(s=60)
+    desk.notices.clear()
+    desk.credit = 100
+    desk.come_back()
+    world.run(s=3)
+    assert (desk.events, desk.gaps) == (["e2", "e3", "e4", "e5"], [])
+
+
+def test_a_hold_is_let_go_only_when_the_one_that_follows_it_is_kept() -> None:
+    # R49
+    world = World("p-s")
+    ann = world.publisher("p")
+    world.subscriber("s", "other", "TRUE")
+    world.run(s=2)
+    top = world.pubend("p", P).top
+    world.run(s=2)
+    desk = world.subscriber("s", "desk", "TRUE", durable=True, begin=at(top), credit=0)
+    world.run(ms=300)
+    labels = [f"e{number}" for number in range(1, 6)]
+    for label in labels:
+        ann.publish(label)
+    world.run(s=3)
+    lost = world.lose(of(Read, source="s"))
+    desk.ask(Seek(desk.number(), "desk", at(top + 1)))
+    world.run(ms=900)
+    lost.end()
+    world.run(s=3)
+    desk.give_credit(100)
+    world.run(s=3)
+    assert desk.events == labels
+    assert all(gap.high < ann.ticks["e1"] for gap in desk.gaps)
+
+
+def test_an_older_connection_cannot_end_what_a_newer_one_has_taken_over() -> None:
+    world = World("p-s")
+    ann = world.publisher("p")
+    desk = world.subscriber("s", "desk", "TRUE", durable=True)
+    world.run(s=1)
+    newer = Client(world, "s", "desk again")
+    newer.ask(Subscribe(1, "desk", "TRUE", True, credit=100))
+    world.run(s=1)
+    assert any(isinstance(notice, Ended) for notice in desk.notices)
+    desk.end()
+    world.run(s=1)
+    assert any(isinstance(notice, Refused) for notice in desk.notices)
+    ann.publish("e1")
+    world.run(s=2)
+    assert any(isinstance(notice, Delivery) for notice in newer.notices)
+
+
+def test_a_hold_that_is_released_stops_no_read_that_names_it() -> None:
+    world = World("p-s", read_chunk_bytes=60)
+    ann = world.publisher("p")
+    world.subscriber("p", "keeper", "TRUE", durable=True, credit=0)
+    world.run(s=2)
+    top = world.pubend("p", P).top
+    for number in range(40):
+        ann.publish(f"e{number}")
+    world.subscriber("s", "slow", "TRUE", credit=0)
+    world.run(s=2)
+    ann.publish("z1")
+    world.run(s=2)
+    for number in range(40):
+        ann.publish(f"f{number}")
+    reader = world.subscriber("s", "reader", "TRUE", begin=at(top))
+    assert world.wait(lambda: "z1" in reader.events)
+    lost = world.lose(of(Read, source="s"))
+    world.run(ms=600)
+    lost.end()
+    world.run(s=10)
+    assert len(reader.events) == 81
+
+
+def test_total_order_goes_on_above_what_was_merged_before_a_crash() -> None:
+    # R51: also if the client comes back without its position
+    world = World("p-s-c")
+    world.set_clock("c", -4)
+    ann = world.publisher("p", "P")
+    desk = world.subscriber("s", "desk", "TRUE", durable=True, order=Order.TOTAL)
+    world.run(s=2)
+    ann.publish("a1")
+    world.run(ms=50)
+    desk.acknowledge(P, ann.ticks["a1"])
+    world.run(ms=600)
+    world.restart("s")
+    world.run(ms=300)
+    cid = world.publisher("c", "C")
+    desk.come_back()
+    world.run(ms=1_200)
+    cid.publish("c1")
+    world.run(s=1)
+    ann.publish("a2")
+    world.run(s=8)
+    merged = [each.tick for _, each in desk.publications]
+    assert merged == sorted(merged)
