@@ -31,6 +31,9 @@ setup: $(READY) ## Make ./.venv with everything that is needed
 demo: $(READY) ## Show what works today
 	@$(VENV)/bin/gapless doctor
 	@$(PYTHON_BIN) examples/filters_and_matching.py
+	@echo
+	@echo "Brokers under crashes, cuts and wrong clocks, in virtual time:"
+	@$(VENV)/bin/gapless sim run --seeds 8
 
 .PHONY: test
 test: $(READY) ## Run all tests (TESTS=path picks some, WORKERS=n processes)

@@ -18,7 +18,6 @@ from gapless.delivery import sending
 from gapless.delivery.acks import Reports
 from gapless.delivery.members import Claim, Membership
 from gapless.delivery.pubend import Pubend
-from gapless.delivery.subscribers.host import SubscriberHost
 from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.clients import Begin, BeginKind
 from gapless.messages.propagation import TableDelta, TableFull
@@ -410,7 +409,7 @@ def test_a13_with_floors_that_fall_a_late_report_takes_the_past_away() -> None:
     report = Membership.report
     with (
         patched(Membership, "report", falling),
-        patched(SubscriberHost, "make_hold", lambda _host, _strand: None),
+        patched(Holding, "take", lambda _holding: None),
     ):
         moved = moved_client()
     assert moved.gaps

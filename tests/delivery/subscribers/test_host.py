@@ -253,7 +253,7 @@ def test_each_hold_has_a_name_of_its_own() -> None:
         begin = Begin(BeginKind.POSITION, ((P, 5),))
         x = world.subscriber("n", "x", "TRUE", begin=begin, credit=0)
         world.run(ms=300)
-        hold = world.strand("n", "x").hold
+        hold = world.strand("n", "x").holding.current
         assert hold is not None
         names.add(hold.subscription)
         x.end()

@@ -189,7 +189,7 @@ def test_a_hold_is_let_go_when_reports_keep_the_log() -> None:
     x.give_credit(10)
     world.run(s=3)
     assert world.strand("n", "x").state is State.LIVE
-    assert world.strand("n", "x").hold is None
+    assert world.strand("n", "x").holding.current is None
     assert world.holds("p") == []
     world.run(s=5)
     assert world.released("p", P) >= ann.ticks["e3"]
@@ -206,7 +206,7 @@ def test_the_hold_of_a_durable_subscription_is_let_go_when_its_acknowledgements_
     x.acknowledge(P, ann.ticks["e3"])
     world.run(s=15)
     assert world.holds("p") == []
-    assert world.strand("n", "x").hold is None
+    assert world.strand("n", "x").holding.current is None
 
 
 def test_a_hold_is_let_go_with_its_subscription() -> None:

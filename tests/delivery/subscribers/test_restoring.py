@@ -184,7 +184,7 @@ def test_a_hold_goes_on_under_its_name() -> None:
     world.restart("n")
     world.run(s=8)
     strand = world.strand("n", "x")
-    assert strand.hold == hold.hold
+    assert strand.holding.current == hold.hold
     assert [each.hold for each in world.holds("p")] == [hold.hold]
     assert world.released("p", P) < ticks[0]
     x.credit = 10

@@ -11,7 +11,7 @@ each stream.
 
 The **host** (:mod:`.host`) joins pubends and matches publications; :mod:`.calls` takes what clients
 ask; :mod:`.reporting` tells pubends up to where their logs are needed; :mod:`.restoring` brings
-durable subscriptions back from disk; :mod:`.loose` is the end of a best-effort stream.
+durable subscriptions back from disk; :mod:`.holding` keeps logs for those who read far back; :mod:`.loose` is the end of a best-effort stream.
 
 Whatever is missing of the past, for whatever reason (a client that comes back, a late start, a slow
 reader, a filter that no table knew), comes by one primitive: a read of the log with the filter.

@@ -212,7 +212,7 @@ class SubscriberHost:
         subscription = strand.subscription
         if subscription.strands.get(strand.pubend) is strand:
             del subscription.strands[strand.pubend]
-        self.release_hold(strand)
+        strand.holding.release()
 
     def subend(self, pubend: PubendId, *, restored: bool = False) -> Subend:
         """Return the subend of a pubend, joined if it is the first that needs it (R43)."""
@@ -351,7 +351,7 @@ class SubscriberHost:
     def save(self, subscription: Subscription, then: Callable[[], None]) -> None:
         """Put a durable subscription on disk and go on."""
         acked = {pubend: strand.acked for pubend, strand in subscription.strands.items()}
-        holds = {pubend: strand.hold for pubend, strand in subscription.strands.items()}
+        holds = {pubend: each.holding.current for pubend, each in subscription.strands.items()}
 
         def saved() -> None:
             subscription.stored = True
@@ -359,7 +359,7 @@ class SubscriberHost:
                 strand = subscription.strands.get(pubend)
                 if strand is not None:
                     strand.acked_stored = max(strand.acked_stored, tick)
-                    strand.hold_stored |= strand.hold is not None and strand.hold == holds[pubend]
+                    strand.holding.saved(holds[pubend])
             then()
 
         self.context.write((Store(subscription.record()),), saved)
@@ -384,43 +384,11 @@ class SubscriberHost:
             self.save(subscription, durable)
         self.touch(subscription)
 
-    # --- holds ---------------------------------------------------------------------------------------
-
-    def make_hold(self, strand: Strand) -> None:
-        """Give a strand a hold of its own on the pubend's log (R49)."""
-        if strand.hold is not None and strand.hold_asked:
-            strand.former_holds.append(strand.hold)  # it keeps the log until the new one does
-        self._stop_refreshing(strand)
+    def new_hold(self, subscription: str) -> HoldId:
+        """Return the name of a hold that no other has, in any life."""
         self._count += 1
-        name = f"{strand.subscription.name}/{self.context.identity.life}.{self._count}"
-        strand.hold = HoldId(self.context.identity.shb, name)
-        strand.hold_asked = strand.hold_kept = strand.hold_stored = False
-        if strand.subscription.durable and strand.base is not None:
-            self.save(strand.subscription, lambda: self.touch(strand.subscription))
-
-    def release_hold(self, strand: Strand) -> None:
-        """Let a strand's holds go; what it still needs is kept by reports from here on."""
-        if strand.hold is not None and strand.hold_asked:
-            strand.former_holds.append(strand.hold)
-        strand.hold = None
-        strand.hold_asked = strand.hold_kept = strand.hold_stored = False
-        self._stop_refreshing(strand)
-        strand.stop_reading()  # its repetitions would name a hold that is gone
-        self.release_former_holds(strand)
-        self.touch(strand.subscription)
-
-    def release_former_holds(self, strand: Strand) -> None:
-        """Let holds go that are not needed any more."""
-        for hold in strand.former_holds:
-            errand = self.requests.release_hold(strand.pubend, hold, _nothing)
-            # a pubend ends by itself what nobody refreshes
-            self.context.after(us(s=self.context.parameters.hold_ttl_s), errand.cancel)
-        strand.former_holds = []
-
-    def _stop_refreshing(self, strand: Strand) -> None:
-        if strand.refresh is not None:
-            strand.refresh.cancel()
-            strand.refresh = None
+        name = f"{subscription}/{self.context.identity.life}.{self._count}"
+        return HoldId(self.context.identity.shb, name)
 
     # --- sessions ------------------------------------------------------------------------------------
 

@@ -16,9 +16,8 @@ from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import TICKS_PER_MS, Tick
 from gapless.delivery.subscribers.host import SubscriberHost
-from gapless.delivery.subscribers.strand import State, Strand
+from gapless.delivery.subscribers.strand import State
 from gapless.delivery.subscribers.subend import Subend
-from gapless.messages.requests import ReadReply
 from gapless.messages.streams import Member, Report, SetDefine
 
 __all__ = ["Reporting"]
@@ -44,8 +43,8 @@ class Reporting:
         for subend in self._host.subends.values():
             self.report(subend)
             for strand in subend.strands.values():
-                if strand.hold is not None:
-                    self._look_after_hold(strand, due=due)
+                if strand.holding.current is not None and strand.state is not State.WAITING:
+                    strand.holding.look_after(due=due)
         if due:
             self._refreshed_at = self._context.now
 
@@ -82,35 +81,3 @@ class Reporting:
             if subscription.dirty:
                 subscription.dirty = False
                 self._host.save(subscription, subscription.review_segments)
-
-    def _look_after_hold(self, strand: Strand, *, due: bool) -> None:
-        kept = strand.kept_from
-        reported = strand.subend.kept_above
-        if strand.state is State.WAITING:
-            return
-        if strand.hold_is_safe and strand.former_holds:
-            self._host.release_former_holds(strand)
-            strand.subscription.dirty = True
-        if strand.hold_is_safe and reported is not None and kept >= reported:
-            self._host.release_hold(strand)
-            strand.subscription.dirty = True
-        elif due or (not strand.hold_kept and strand.state is State.AWAY):
-            self._refresh(strand, kept)
-
-    def _refresh(self, strand: Strand, kept: Tick) -> None:
-        """Raise a hold to what is still needed, by a read of nothing."""
-        hold = strand.hold
-        if hold is None or strand.refresh is not None:
-            return
-        strand.hold_asked = True
-
-        def refreshed(reply: ReadReply) -> None:
-            del reply
-            strand.refresh = None
-            if strand.hold == hold:
-                strand.hold_kept = True
-                self._host.touch(strand.subscription)
-
-        strand.refresh = self._host.requests.read(
-            strand.pubend, "FALSE", kept + 1, kept, hold=hold, hold_tick=kept, then=refreshed
-        )

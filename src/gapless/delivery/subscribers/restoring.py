@@ -41,9 +41,7 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         strand.position = strand.acked = strand.acked_stored = acked.get(pubend, base)
         names = [name for held, name in record.holds if held == pubend]
         holds = [HoldId(host.context.identity.shb, name) for name in names]
-        if holds:
-            strand.hold, strand.former_holds = holds[-1], holds[:-1]
-            strand.hold_stored = strand.hold_asked = True
+        strand.holding.restore(holds)
         strand.become(State.AWAY)
     return made
 

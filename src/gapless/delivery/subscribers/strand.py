@@ -33,9 +33,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gapless.core.ids import PubendId, VirtualTime
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import TICKS_PER_MS, Tick
+from gapless.delivery.subscribers.holding import Holding
 from gapless.delivery.subscribers.segments import Segment
 from gapless.messages.clients import Order
-from gapless.messages.requests import HoldId, ReadReply
+from gapless.messages.requests import ReadReply
 from gapless.messages.streams import Publication
 
 if TYPE_CHECKING:
@@ -99,16 +100,7 @@ class Strand:
         self.buffer: deque[Publication | Lost] = deque()
         self.last_told: Tick = 0
         """The last tick that the client was sent an event of."""
-        self.hold: HoldId | None = None
-        self.hold_asked = False
-        """Whether the pubend may have heard of the hold."""
-        self.hold_kept = False
-        """Whether the hold is known to be on the pubend's disk."""
-        self.hold_stored = False
-        """Whether the hold's name is on this host's disk, where that matters."""
-        self.former_holds: list[HoldId] = []
-        """Holds that are let go when the present one is safe."""
-        self.refresh: Errand | None = None
+        self.holding = Holding(self)
         self._barriers: deque[Tick] = deque()
         self._held: list[Publication] = []
         self._join_at: Tick = 0
@@ -157,18 +149,8 @@ class Strand:
     @property
     def settled(self) -> bool:
         """Whether it can be said where it goes on: that is on disk, and the log is kept for it."""
-        kept = self.hold is None or self.hold_is_safe
+        kept = self.holding.current is None or self.holding.is_safe
         return self.base is not None and not self._barriers and kept
-
-    @property
-    def hold_is_safe(self) -> bool:
-        """Whether the log is kept by a hold, and a crash would not make this host forget it."""
-        return self.hold_kept and (self.hold_stored or not self.subscription.durable)
-
-    @property
-    def holds(self) -> list[HoldId]:
-        """All holds that the strand has, the newest last."""
-        return self.former_holds + ([] if self.hold is None else [self.hold])
 
     @property
     def is_writing(self) -> bool:
@@ -371,16 +353,13 @@ class Strand:
 
     def _read(self, segment: Segment, high: Tick) -> None:
         self._reading += 1
-        turn, hold = self._reading, self.hold
-        self.hold_asked |= hold is not None
+        turn, hold = self._reading, self.holding.named()
 
         def read(reply: ReadReply) -> None:
             if turn == self._reading:
                 self._reading += 1
                 self._errand = None
-                if hold is not None and hold == self.hold:
-                    self.hold_kept = True
-                    self.subscription.host.touch(self.subscription)
+                self.holding.answered(hold)
                 self._take_read(reply, segment, high)
 
         errand = self.subscription.host.requests.read(
@@ -466,10 +445,10 @@ class Strand:
             floor = self.subend.kept_above
             kept = floor is not None and self.position >= floor
         if not kept and self.wants_more:
-            self.subscription.host.make_hold(self)
-        elif not self.subscription.durable and self.hold is not None:
+            self.holding.take()
+        elif not self.subscription.durable and self.holding.current is not None:
             # the hold it has may be above; reports keep the log for it from here on
-            self.subscription.host.release_hold(self)
+            self.holding.release()
 
     @property
     def kept_from(self) -> Tick:
@@ -482,7 +461,7 @@ class Strand:
     @property
     def needed(self) -> Tick | None:
         """Up to where this strand needs the stream no more; None if it keeps nothing by reports."""
-        if self.state is State.WAITING or self.hold_is_safe:
+        if self.state is State.WAITING or self.holding.is_safe:
             return None
         if not self.wants_more and not self._barriers:
             return None
@@ -505,8 +484,8 @@ class Strand:
             return
         self.subscription.host.context.mark("gave up under pressure")
         self.given_up = tick
-        if self.hold is not None:
-            self.subscription.host.release_hold(self)
+        if self.holding.current is not None:
+            self.holding.release()
 
     @property
     def _parameters(self) -> Parameters:

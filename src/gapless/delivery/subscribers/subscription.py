@@ -397,7 +397,7 @@ class Subscription:
             tuple(
                 (pubend, hold.subscription)
                 for pubend, strand in self.strands.items()
-                for hold in strand.holds
+                for hold in strand.holding.all
             ),
             self.expiry_s,
             self.merged,

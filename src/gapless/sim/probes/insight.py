@@ -195,7 +195,7 @@ class Insight:
         names = dict(record.holds)
         hold = None
         if strand is not None:
-            hold = strand.hold
+            hold = strand.holding.current
             acked = max(acked, strand.given_up)
         elif pubend in names:
             holds = self.holds.get(pubend, {})
@@ -215,7 +215,7 @@ class Insight:
             segments.append(strand.next)
         if not self.may_match([each.text for each in segments], stream):
             return None
-        return Need(strand.subscription.name, max(told, strand.given_up), strand.hold)
+        return Need(strand.subscription.name, max(told, strand.given_up), strand.holding.current)
 
     def may_match(self, texts: list[str], stream: Stream) -> bool:
         """Say whether any of some filters matches anything that a stream may bring."""
