@@ -18,6 +18,7 @@ from gapless.delivery import sending
 from gapless.delivery.acks import Reports
 from gapless.delivery.members import Claim, Membership
 from gapless.delivery.pubend import Pubend
+from gapless.delivery.subscribers.holding import Holding
 from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.clients import Begin, BeginKind
 from gapless.messages.propagation import TableDelta, TableFull
