@@ -12,16 +12,17 @@ from typing import Any
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.machine import Context, Identity, Send
 from gapless.core.parameters import DEFAULTS, Parameters, us
-from gapless.messages.overlay import Announce, TableState
+from gapless.messages.overlay import Announce, PartitionInfo, TableState
 from gapless.overlay.announcements import Announcements
 from gapless.overlay.neighbourhood import Topology
+from gapless.overlay.partitions import Partitions
 from gapless.overlay.sessions import Sessions
 
 DELAY_US = us(ms=2)
 
 
 class Node:
-    """A broker with sessions and announcements; notes what it hears."""
+    """A broker with sessions, announcements and partitions; notes what it hears."""
 
     def __init__(
         self, topology: Topology, broker: BrokerId, cell: CellId, life: int, parameters: Parameters
@@ -30,6 +31,7 @@ class Node:
         neighbourhood = topology.neighbourhood(cell, parameters.reach)
         self.sessions = Sessions(self.context, neighbourhood, self)
         self.announcements = Announcements(self.context, neighbourhood, self.sessions)
+        self.partitions = Partitions(self.context, neighbourhood, self.sessions)
         self.neighbourhood = neighbourhood
         self.opened: list[BrokerId] = []
         self.closed: list[BrokerId] = []
@@ -38,15 +40,21 @@ class Node:
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
         self.opened.append(peer)
         self.announcements.session_opened(peer, cell)
+        self.partitions.session_opened(peer, cell)
 
     def session_closed(self, peer: BrokerId) -> None:
         self.closed.append(peer)
+        cell = self.neighbourhood.cell_of(peer)
+        assert cell is not None
+        self.partitions.session_closed(peer, cell)
 
     def received(self, peer: BrokerId, message: Any) -> None:
         if isinstance(message, Announce):
             cell = self.neighbourhood.cell_of(peer)
             assert cell is not None
             self.announcements.received(cell, message)
+        elif isinstance(message, PartitionInfo):
+            self.partitions.received(peer, message)
         else:
             self.heard.append((peer, message))
 

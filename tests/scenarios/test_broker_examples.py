@@ -232,7 +232,8 @@ def test_14_6_without_the_switch_by_position_the_call_waits_as_long_as_the_barri
 
 
 def test_14_6_without_the_read_what_lies_before_the_new_start_is_lost() -> None:
-    def stay_live(strand: Strand) -> None:
+    def stay_live(strand: Strand, *, surely: bool = False) -> None:
+        del surely
         if strand.next is not None:
             strand.switch(strand.subend.horizon or 0)
 
@@ -360,7 +361,6 @@ def rejoining() -> tuple[World, MemberRecord | None, MemberRecord | None]:
     world.run(s=1)
     s3.end()
     world.run(s=4)
-    assert world.member("p", P, "e") is None
     late.release()
     world.run(s=1)
     ann.publish("e1")

@@ -34,8 +34,14 @@ from gapless.delivery.feed import is_leaf_number
 from gapless.delivery.requests import Requests
 from gapless.delivery.router import Router
 from gapless.delivery.subscribers import Calls, Reporting, SubscriberHost, restore
-from gapless.messages.clients import HostRetired, Refused, RetireHost
-from gapless.messages.overlay import Announce, Quality, Retire, TableState
+from gapless.messages.clients import (
+    HostRetired,
+    ListPartitions,
+    PartitionTable,
+    Refused,
+    RetireHost,
+)
+from gapless.messages.overlay import Announce, PartitionInfo, Quality, Retire, TableState
 from gapless.messages.records import (
     JoinRecord,
     LifeRecord,
@@ -63,10 +69,14 @@ from gapless.messages.streams import (
 )
 from gapless.overlay.announcements import Announcements
 from gapless.overlay.neighbourhood import Neighbourhood
+from gapless.overlay.partitions import Partitions
 from gapless.overlay.retirements import Retirements
 from gapless.overlay.sessions import Sessions
 
 __all__ = ["Broker"]
+
+_CUTS_NAMED_MAX = 3
+"""So many partitions are named to a client that waits; who wants to see all lists the table."""
 
 
 def next_life(records: Iterable[Record], clock: int) -> int:
@@ -138,6 +148,7 @@ class Broker:
         self.sessions = Sessions(context, self._neighbourhood, self)
         self.announcements = Announcements(context, self._neighbourhood, self.sessions)
         self.retirements = Retirements(context, self.sessions)
+        self.partitions = Partitions(context, self._neighbourhood, self.sessions)
         self.tables = Tables(
             context,
             self._neighbourhood,
@@ -166,6 +177,7 @@ class Broker:
         self.host = SubscriberHost(
             context, self.tables, self.requests, self.routing.leaf_candidates, joins
         )
+        self.host.cut_of = self._cut_of
         self.calls = Calls(self.host)
         self.reporting = Reporting(self.host, self.calls.expire)
         self.readers = Readers(self)
@@ -213,6 +225,10 @@ class Broker:
         if isinstance(request, RetireHost):
             self._retire(client, request)
             return
+        if isinstance(request, ListPartitions):
+            entries = tuple(self.partitions.table())
+            self.context.tell(client, PartitionTable(request.request, entries))
+            return
         rooms = (self.pubends, self.calls, self.readers)
         if not any(room.asked(client, request) for room in rooms):
             number = getattr(request, "request", 0)
@@ -247,6 +263,7 @@ class Broker:
         """A session has begun (R2)."""
         self.announcements.session_opened(peer, cell)
         self.retirements.session_opened(peer)
+        self.partitions.session_opened(peer, cell)
         self.tables.session_opened(peer, cell)
         self.reports.session_opened(peer)
         self.router.session_opened(peer, cell)
@@ -255,6 +272,9 @@ class Broker:
 
     def session_closed(self, peer: BrokerId) -> None:
         """A session is over, and what belonged to it."""
+        cell = self._neighbourhood.cell_of(peer)
+        if cell is not None:
+            self.partitions.session_closed(peer, cell)
         self.tables.session_closed(peer)
         self.reports.session_closed(peer)
         self.router.session_closed(peer)
@@ -312,6 +332,8 @@ class Broker:
             case Retire(broker, cell, _):
                 if self.retirements.received(peer, message):
                     self.pubends.retire(ShbId(broker, cell))
+            case PartitionInfo():
+                self.partitions.received(peer, message)
             case _:
                 if not (
                     self.tables.received(peer, message) or self.requests.received(peer, message)
@@ -376,3 +398,12 @@ class Broker:
         self.tables.announced(pubend, known.version, advertisement, known.direction)
         best_effort = known.properties.quality is Quality.BEST_EFFORT
         self.host.announced(pubend, advertisement, best_effort=best_effort)
+
+    def _cut_of(self, pubend: PubendId) -> str | None:
+        """Name the partitions on the way to a pubend, for people (R11, R12)."""
+        known = self.announcements.get(pubend)
+        if known is None:
+            return None
+        way = dict.fromkeys((*known.path, known.properties.cell))
+        found = dict.fromkeys(each for cell in way for each in self.partitions.cutting(cell))
+        return "; ".join(str(each) for each in [*found][:_CUTS_NAMED_MAX]) or None

@@ -125,6 +125,7 @@ class Routed:
         "asked",
         "attachments",
         "feed",
+        "is_idle",
         "log",
         "passed",
         "pubend",
@@ -137,6 +138,8 @@ class Routed:
     def __init__(self, pubend: PubendId, parameters: Parameters, account: Account) -> None:
         self.pubend = pubend
         self.stream = Stream(pubend, account)
+        self.is_idle = False
+        """Whether there was no receiver when that was last looked at."""
         self.asked = Asked(parameters)
         self.log: Log | None = None
         self.feed: Feed | None = None

@@ -77,6 +77,8 @@ class Feed:
         self._receiver = receiver
         self._candidates = candidates
         self._count = 0
+        self._numbers: dict[BrokerId, int] = {}
+        """The attach number of each broker that was asked in the present session."""
         self._number = 0
         self._current: Candidate | None = None
         self._trial: _Trial | None = None
@@ -122,12 +124,15 @@ class Feed:
         trial = self._trial
         if trial is not None and (peer, message.number) == (trial.candidate.broker, trial.number):
             self._switch(trial.candidate, message)
-        elif peer == self.feeder and message.number == self._number:
+        elif peer == self.feeder:
+            # a feeder has one attachment of a receiver, the last that was asked for
+            self._number = max(self._number, message.number)
             self._receiver.fed_up_to(message.at)
         elif self._current is None and not self._closed:
             self._context.mark("attached late")
             self._switch(Candidate(peer, self._rank_of(peer)), message)
         else:
+            self._numbers.pop(peer, None)
             self._context.post(peer, Detach(self._pubend, message.number))
 
     def unfed(self, peer: BrokerId, message: Unfed) -> None:
@@ -148,6 +153,7 @@ class Feed:
     def session_closed(self, peer: BrokerId) -> None:
         """A broker cannot be reached any more."""
         self._better_since.pop(peer, None)
+        self._numbers.pop(peer, None)
         if self._trial is not None and self._trial.candidate.broker == peer:
             self._stop_trial()
             self._try_next()
@@ -171,13 +177,23 @@ class Feed:
                 self._retry_later()
             return
         candidate = self._untried.pop(0)
-        self._count += 2
-        number = self._count + (1 if self._kind is AttachKind.LEAF else 0)
+        number = self._number_for(candidate.broker)
         timer = self._context.after(
             us(ms=self._context.parameters.attach_timeout_ms), self._give_up_trial
         )
         self._trial = _Trial(candidate, number, timer)
         self._ask(candidate.broker, number)
+
+    def _number_for(self, broker: BrokerId) -> int:
+        """Return the number to attach with: the same as before, since who was asked may still try.
+
+        Over several hops an answer may take longer than the patience here; a new number would
+        take back the question each time.
+        """
+        if broker not in self._numbers:
+            self._count += 2
+            self._numbers[broker] = self._count + (1 if self._kind is AttachKind.LEAF else 0)
+        return self._numbers[broker]
 
     def _ask(self, broker: BrokerId, number: int) -> None:
         self._context.post(broker, Attach(self._pubend, number, self._kind, self._name, self.eager))
@@ -208,8 +224,9 @@ class Feed:
         self.relayed = message.relayed
         self._pause_us = us(ms=self._context.parameters.retry_ms)
         self._progress = self._context.now
-        if old is not None:
+        if old is not None and old != candidate.broker:
             self._context.mark("feed moved")
+            self._numbers.pop(old, None)
             self._context.post(old, Detach(self._pubend, old_number))
         self._receiver.fed(message.at)
 

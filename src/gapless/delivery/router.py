@@ -166,7 +166,7 @@ class Router:
         routed = self._routed.get(message.pubend)
         if routed is not None and (peer, message.number) in routed.attachments:
             self._drop(routed, (peer, message.number))
-            self._review_need(routed)
+            self._review_eager(routed)
 
     def nack(self, peer: BrokerId, message: Nack) -> None:
         """Answer what is known, ask for the rest (R37)."""
@@ -375,13 +375,18 @@ class Router:
             )
 
     def _review_need(self, routed: Routed) -> None:
-        """Tell the source what the receivers that are left need; without any, no feed is needed."""
-        if not routed.attachments and routed.feed is not None:
+        """End the feed of a pubend that had no receiver at the last look either.
+
+        Not at once: a receiver that asks anew would find the whole way torn down.
+        """
+        if routed.attachments or routed.feed is None:
+            routed.is_idle = False
+        elif not routed.is_idle:
+            routed.is_idle = True
+        else:
             routed.feed.close()
             routed.feed = None
             del self._routed[routed.pubend]
-        else:
-            self._review_eager(routed)
 
     # --- knowledge ---------------------------------------------------------------------------
 
@@ -470,7 +475,7 @@ class Router:
                 self._drop(routed, key)
             if routed.feed is not None:
                 routed.feed.session_closed(peer)
-            self._review_need(routed)
+            self._review_eager(routed)
 
     def _tell_silence(self) -> None:
         self._context.after(us(ms=self._context.parameters.silence_ms), self._tell_silence)
@@ -489,6 +494,7 @@ class Router:
                 if attachment.refreshed < oldest:
                     self._context.mark("attachment expired")
                     self._drop(routed, key)
+            self._review_eager(routed)
             self._review_need(routed)
 
     def _get(self, pubend: PubendId) -> Routed:

@@ -13,7 +13,7 @@ import msgspec
 from gapless.content.values import Value
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
-from gapless.messages.overlay import Quality
+from gapless.messages.overlay import Partition, Quality
 from gapless.messages.streams import Publication
 
 __all__ = [
@@ -26,9 +26,11 @@ __all__ = [
     "FilterSet",
     "Gap",
     "HostRetired",
+    "ListPartitions",
     "OpenPubend",
     "OpenPublisher",
     "Order",
+    "PartitionTable",
     "PositionTuple",
     "PubendOpened",
     "Publish",
@@ -282,6 +284,19 @@ class HostRetired(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """All brokers in reach are told, and the others will be."""
 
     request: int
+
+
+class ListPartitions(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Which cells cannot be reached, as far as this broker has heard (R12)?"""
+
+    request: int
+
+
+class PartitionTable(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The partitions that this broker knows of, its own first, then as it heard of them."""
+
+    request: int
+    entries: tuple[Partition, ...]
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):

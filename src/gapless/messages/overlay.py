@@ -14,6 +14,7 @@ __all__ = [
     "Heartbeat",
     "Hello",
     "Packet",
+    "Partition",
     "PartitionInfo",
     "PubendProperties",
     "Quality",
@@ -110,14 +111,32 @@ class Announce(msgspec.Struct, frozen=True, array_like=True, tag=True):
     tombstone: bool = False
 
 
-class PartitionInfo(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Cells that a broker cannot reach; for people, no rule reads it (R12)."""
+class Partition(msgspec.Struct, frozen=True, array_like=True):
+    """Cells that a broker cannot reach, and how people name that (PT III-B: a pid).
+
+    >>> str(Partition("b1", 3, ("n", "c")))
+    'b1/3: cells n, c'
+    """
 
     detector: BrokerId
     counter: int
+    """The detector's how-manieth partition in its life."""
     cells: tuple[CellId, ...]
+    """The cell whose last session died, and what lies beyond it up to cells that are reached."""
+
+    def __str__(self) -> str:
+        return f"{self.detector}/{self.counter}: cells {', '.join(self.cells)}"
+
+
+class PartitionInfo(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A partition has formed or healed; for people, no rule reads it (R12)."""
+
+    partition: Partition
+    life: int
+    """The detector's: counters begin anew in the next, and its partitions are over."""
     formed: bool
     hops_left: int
+    """How many cells farther it may travel."""
 
 
 class Retire(msgspec.Struct, frozen=True, array_like=True, tag=True):

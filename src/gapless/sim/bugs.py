@@ -10,10 +10,12 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+import msgspec
+
 from gapless.broker import machine
 from gapless.delivery import istream, knowledge
 from gapless.delivery.members import Membership
-from gapless.delivery.router import Router
+from gapless.delivery.publishers import Publishers
 from gapless.delivery.sending import Sender
 from gapless.delivery.stream_end import StreamEnd
 from gapless.delivery.subscribers.host import SubscriberHost
@@ -23,9 +25,8 @@ from gapless.delivery.subscribers.subend import Subend
 from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.streams import Piece
 from gapless.overlay.sessions import Sessions
+from gapless.propagation import sufficiency
 from gapless.propagation.outtable import OutTable
-from gapless.propagation.sufficiency import Chooser
-from gapless.propagation.transfer import TableReceiver
 from gapless.sim.plants import Catch, Plant, hunt
 
 __all__ = ["BUGS", "hunt_all"]
@@ -91,15 +92,6 @@ def _claims_nothing_late(self: Any, groups: Any) -> dict[Any, Any]:  # noqa: ARG
     return {}
 
 
-def _delta_at_any_version(original: Any) -> Any:
-    def take(self: Any, delta: Any) -> Any:
-        if self.table is not None and delta.base != self.table.version:
-            self.table.version = delta.base
-        return original(self, delta)
-
-    return take
-
-
 def _unknown_is_silent(
     self: Any, routed: Any, attachment: Any, low: int, high: int, masks: Any
 ) -> None:
@@ -117,13 +109,6 @@ def _joins_regimes(left: Any, right: Any) -> bool:
 def _joined_over_regimes(left: Any, right: Any) -> Piece:
     both = left.publications + right.publications
     return Piece(left.low, right.high, right.regime, right.control_version, both)
-
-
-def _offers_the_beginning(self: Any, pubend: Any, at: int) -> None:
-    routed = self._routed[pubend]
-    del at
-    routed.asked.clear()
-    self._welcome_waiting(routed)
 
 
 # --- subscriber hosts ------------------------------------------------------------------------------
@@ -164,8 +149,11 @@ def _merges_at_once(self: Any) -> Any:
             yield strand, strand.buffer.popleft()
 
 
-def _gap_as_silence(self: Any, low: int, high: int) -> None:  # noqa: ARG001
-    return
+def _nothing_is_released(original: Any) -> Any:
+    def take_read(self: Any, reply: Any, segment: Any, high: int) -> None:
+        original(self, msgspec.structs.replace(reply, released=0), segment, high)
+
+    return take_read
 
 
 def _seen_by_tick_alone(self: Any, segment: Any, publication: Any) -> None:
@@ -192,6 +180,11 @@ BUGS: Final = (
         ((machine, "next_life", _replaced(lambda _, clock: max(1, clock))),),
     ),
     Plant(
+        "sequences are forgotten",
+        "a publication that is sent again is published again (R27)",
+        ((Publishers, "get", _sequences_forgotten),),
+    ),
+    Plant(
         "released by the fastest",
         "the log is released up to the greatest floor instead of the least (R56)",
         ((Membership, "floor", _replaced(_floor_of_the_fastest)),),
@@ -199,22 +192,17 @@ BUGS: Final = (
     Plant(
         "released is silent",
         "what the log has lost is passed over without a word (R45, A14)",
-        ((Strand, "lose", _replaced(_gap_as_silence)),),
+        ((Strand, "_take_read", _nothing_is_released),),
     ),
     Plant(
-        "an empty slice suffices",
-        "a router that knows nobody behind an edge filters everything (R23, A1)",
-        ((Chooser, "_counts", _constant(False)),),
+        "any table suffices",
+        "a router filters by what it has, whatever the stream's vector demands (R24, A1)",
+        ((sufficiency, "sufficient", _constant(True)),),
     ),
     Plant(
         "nobody is late",
         "a table claims to be complete for pubends its sources have not heard of (R18, A3)",
         ((OutTable, "_late", _replaced(_claims_nothing_late)),),
-    ),
-    Plant(
-        "deltas at any version",
-        "a change is applied to another state than it was made for (R19)",
-        ((TableReceiver, "_take_delta", _delta_at_any_version),),
     ),
     Plant(
         "regimes are joined",
@@ -230,11 +218,6 @@ BUGS: Final = (
         "unknown is silent",
         "a router answers a nack with silence where it knows nothing (I3)",
         ((Sender, "answer", _replaced(_unknown_is_silent)),),
-    ),
-    Plant(
-        "a fresh router offers the beginning",
-        "a router that was just attached forgets how far the stream has come (R8, A24)",
-        ((Router, "feed_found", _replaced(_offers_the_beginning)),),
     ),
     Plant(
         "starts at once",

@@ -39,5 +39,7 @@ REGRESSIONS: tuple[Regression, ...] = (
     Regression("a gap was told on a stream of which nothing can match", 235),
     Regression("a repeated publication beyond the window was refused", 144),
     Regression("a time to begin from was below what was merged before", 605),
+    Regression("feeds over many hops tore each other down for ever", 167),
+    Regression("a filter took over below what its host had given up before a crash", 532),
 )
 """Newest last."""

@@ -185,6 +185,7 @@ def test_a_best_effort_stream_that_nobody_wants_any_more_is_closed() -> None:
     y.end()
     world.run(s=2)
     assert world["n"].host.loose == {}
+    world.run(s=5)  # a way is not torn down at once
     assert world.sent_over(Detach, "n", "a", since)
     ann.publish("e1")
     world.run(ms=100)

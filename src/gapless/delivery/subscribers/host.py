@@ -86,6 +86,8 @@ class SubscriberHost:
         self.loose: dict[PubendId, LooseEnd] = {}
         self.report: Callable[[Subend], None] = _no_report
         """Reports a pubend now."""
+        self.cut_of: Callable[[PubendId], str | None] = _no_cut
+        """Names the partitions on the way to a pubend; only for people (R12)."""
         self._candidates = candidates
         self._account = Account()
         self._joins: dict[PubendId, Join] = {each.pubend: each.join for each in joins}
@@ -413,3 +415,9 @@ def _nothing() -> None:
 
 def _no_report(subend: Subend) -> None:
     """Nobody reports yet."""
+
+
+def _no_cut(pubend: PubendId) -> str | None:
+    """Nobody knows of partitions."""
+    del pubend
+    return None

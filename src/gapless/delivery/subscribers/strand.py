@@ -237,9 +237,16 @@ class Strand:
         self.switched_at = end
         self.subscription.host.strand_switched(self, end)
 
-    def switch_now(self) -> None:
-        """Let the next filter take over where the strand is, and read what it needs (R47)."""
+    def switch_now(self, *, surely: bool = False) -> None:
+        """Let the next filter take over where the strand is, and read what it needs (R47).
+
+        A filter that can match nothing keeps nothing of the log, so the next one cannot begin
+        before the horizon; if that is not known yet, it waits, unless it must not.
+        """
         if self.next is None:
+            return
+        keeps = self.subscription.host.meets(self.pubend, self.segment)
+        if self.subend.horizon is None and not keeps and not surely:
             return
         end = max(
             self.subend.horizon or 0,

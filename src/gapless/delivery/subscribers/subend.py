@@ -223,6 +223,9 @@ class Subend:
         """A feeder was found; where the first one begins, the stream begins (R42)."""
         if self._horizon is None:
             self._horizon = DoubtHorizon(at)
+            for strand in [*self.strands.values()]:
+                if strand.subscription.client is not None and not strand.is_live:
+                    strand.switch_now()
         self._stream.raise_top(at)
         self._look_for_gaps()
         self._curiosity.restart(self._context.now)

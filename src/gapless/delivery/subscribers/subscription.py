@@ -279,7 +279,9 @@ class Subscription:
 
     def _reason(self, strand: Strand) -> str:
         if strand.subend.feeder is None:
-            return "no broker on the way to this pubend can be reached now"
+            cut = self.host.cut_of(strand.pubend)
+            named = "" if cut is None else f" (partition {cut})"
+            return f"no broker on the way to this pubend can be reached now{named}"
         if strand.state is State.CATCHING:
             return "the broker of this pubend has not answered yet"
         return "the news of this subscription has not reached this pubend yet"
@@ -344,7 +346,7 @@ class Subscription:
         """Some streams have not answered: the new filter governs where they are."""
         self.host.context.mark("filter switched by position")
         for strand in self.strands.values():
-            strand.switch_now()
+            strand.switch_now(surely=True)
         self.host.touch(self)
 
     def review_change(self) -> None:

@@ -1,0 +1,192 @@
+"""Partitions: which cells cannot be reached, as people want to know it (R12).
+
+Theory of operation
+-------------------
+When the last session to a cell dies, a broker gives the loss a name, a *pid*: itself, a counter, and
+the cells from that one on, up to those that it still reaches. It tells the brokers within 2δ cells,
+the distance at which PT keeps such tables, and tells them again when one of the cells is back. What
+is heard from others is kept and passed on.
+
+**No rule of safety or of liveness reads this table.** Feeds follow sessions, starts follow regimes;
+the table only lets a person see why something waits. So it may be late, lack what was lost on a way,
+or be cut to size, and nothing but an explanation suffers.
+
+A cell that was never reached in this life makes no partition: a broker that has just started first
+has to learn whom it reaches. News that a partition has healed is kept as long as news that it has
+formed; else the older of the two, coming by a longer way, would bring it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from gapless.core.ids import BrokerId, CellId
+from gapless.core.machine import Context
+from gapless.core.parameters import us
+from gapless.messages.overlay import Partition, PartitionInfo
+from gapless.overlay.neighbourhood import Neighbourhood
+from gapless.overlay.sessions import Sessions
+
+__all__ = ["PARTITIONS_MAX", "Partitions"]
+
+PARTITIONS_MAX: Final = 256
+"""So much news is kept, healed partitions included. Nobody reads a longer list, and all of it is told
+at the start of a session; a link that flaps for a day would make it as long as the day."""
+
+_Key = tuple[BrokerId, int, int]
+
+
+class Partitions:
+    """The partitions that this broker has found, and those that it has heard of."""
+
+    def __init__(self, context: Context, neighbourhood: Neighbourhood, sessions: Sessions) -> None:
+        self._context = context
+        self._neighbourhood = neighbourhood
+        self._sessions = sessions
+        self._me = context.identity.broker
+        self._news: dict[_Key, tuple[PartitionInfo, int]] = {}
+        """The last that is known of each partition, and since when, oldest first."""
+        self._counter = 0
+        self._reached: set[CellId] = set()
+        """The cells that were reached in this life."""
+
+    # --- what people ask -----------------------------------------------------------------------
+
+    def table(self) -> list[Partition]:
+        """Return the partitions there are: the own ones, then those of others as they were heard."""
+        formed = [info.partition for info in self._known() if info.formed]
+        return sorted(formed, key=lambda each: each.detector != self._me)
+
+    def cutting(self, cell: CellId) -> list[Partition]:
+        """Return the partitions that name a cell on the way to this one, or this one."""
+        known = cell in self._neighbourhood
+        way = set(self._neighbourhood.path(cell) if known else (cell,))
+        return [each for each in self.table() if not way.isdisjoint(each.cells)]
+
+    # --- what happens --------------------------------------------------------------------------
+
+    def session_opened(self, peer: BrokerId, cell: CellId) -> None:
+        """A cell can be reached: what named it has healed. Tell the peer what is known."""
+        if cell != self._context.identity.cell:
+            self._reached.add(cell)
+            for info in self._own():
+                if cell in info.partition.cells:
+                    self._heal(info, peer)
+            self._name_what_is_cut(peer)  # of a healed one, some cells may still be away
+        life = self._sessions.life_of(peer)
+        for info in self._known():
+            if info.formed and info.partition.detector == peer and info.life < life:
+                self._heal(info, peer)  # its detector has begun anew and forgotten it
+        for info in self._known():
+            self._tell(peer, cell, info)
+
+    def session_closed(self, peer: BrokerId, cell: CellId) -> None:
+        """A session is over; if it was the last one to its cell, that is a partition."""
+        del peer
+        if cell != self._context.identity.cell:
+            self._name_what_is_cut(None)
+
+    def received(self, peer: BrokerId, message: Any) -> bool:
+        """Take news from a peer and pass it on; False if it is none."""
+        if not isinstance(message, PartitionInfo):
+            return False
+        cell = self._neighbourhood.cell_of(peer)
+        if cell is None or message.partition.detector == self._me:
+            return False
+        held, _ = self._news.get(_key(message), (None, 0))
+        if held is not None and (message.formed or not held.formed):
+            return False
+        self._store(message, peer, sideways=cell != self._context.identity.cell)
+        return True
+
+    # --- own partitions ------------------------------------------------------------------------
+
+    def _own(self) -> list[PartitionInfo]:
+        """Return the news of partitions that this broker has found and that have not healed."""
+        return [info for info, _ in self._news.values() if self._is_own(info)]
+
+    def _is_own(self, info: PartitionInfo) -> bool:
+        return info.formed and info.partition.detector == self._me
+
+    def _name_what_is_cut(self, source: BrokerId | None) -> None:
+        """Make a pid for every cell that was reached, is not now, and is named by no own pid."""
+        for info in self._neighbourhood.cells:
+            cell = info.name
+            named = any(cell in each.partition.cells for each in self._own())
+            if cell in self._reached and not named and not self._reaches(cell):
+                self._counter += 1
+                partition = Partition(self._me, self._counter, tuple(self._from(cell)))
+                hops = 2 * self._context.parameters.delta
+                life = self._context.identity.life
+                self._store(PartitionInfo(partition, life, True, hops), source)
+
+    def _from(self, cell: CellId) -> Iterator[CellId]:
+        """Yield a cell and those beyond it, on every branch up to the first that is reached."""
+        found = {cell}
+        yield cell
+        for info in self._neighbourhood.cells:  # nearest first
+            before = self._neighbourhood.path(info.name)[-2:-1]
+            if before and before[0] in found and not self._reaches(info.name):
+                found.add(info.name)
+                yield info.name
+
+    def _reaches(self, cell: CellId) -> bool:
+        return bool(self._sessions.open_in(self._neighbourhood.brokers(cell)))
+
+    def _heal(self, info: PartitionInfo, source: BrokerId | None) -> None:
+        self._store(msgspec.structs.replace(info, formed=False), source)
+
+    # --- telling and forgetting ----------------------------------------------------------------
+
+    def _store(
+        self, info: PartitionInfo, source: BrokerId | None, *, sideways: bool = True
+    ) -> None:
+        """Keep news and tell it, but not back.
+
+        What a peer of the own cell has told is not told to others of the cell: it tells them itself.
+        So every circle crosses an edge, and the hops end it.
+        """
+        key = _key(info)
+        self._news.pop(key, None)
+        self._news[key] = (info, self._context.now)
+        self._shrink()
+        for peer in self._sessions.open_peers():
+            cell = self._neighbourhood.cell_of(peer)
+            if cell is None or peer == source:
+                continue
+            if sideways or cell != self._context.identity.cell:
+                self._tell(peer, cell, info)
+
+    def _tell(self, peer: BrokerId, cell: CellId, info: PartitionInfo) -> None:
+        """Tell a peer, if it is near enough and does not know better itself."""
+        left = info.hops_left - self._neighbourhood.distance(cell)
+        if left >= 0 and peer != info.partition.detector:
+            self._context.post(peer, msgspec.structs.replace(info, hops_left=left))
+
+    def _known(self) -> list[PartitionInfo]:
+        """Return all news, oldest first, after forgetting what is too old.
+
+        A detector that is dead tells nothing any more; one that lives keeps what it has not healed.
+        """
+        oldest = self._context.now - us(s=self._context.parameters.tombstone_ttl_s)
+        self._news = {
+            key: (info, since)
+            for key, (info, since) in self._news.items()
+            if since > oldest or self._is_own(info)
+        }
+        return [info for info, _ in self._news.values()]
+
+    def _shrink(self) -> None:
+        """Drop the oldest news, but not what this broker still has to heal."""
+        surplus = len(self._news) - PARTITIONS_MAX
+        others = [key for key, (info, _) in self._news.items() if not self._is_own(info)]
+        for key in others[: max(0, surplus)]:
+            self._context.mark("partition forgotten")
+            del self._news[key]
+
+
+def _key(info: PartitionInfo) -> _Key:
+    return info.partition.detector, info.life, info.partition.counter

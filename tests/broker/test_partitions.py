@@ -1,0 +1,81 @@
+"""Partitions as clients see them: in the table, and in the reason why a subscription waits."""
+
+from __future__ import annotations
+
+from gapless.messages.clients import ListPartitions, PartitionTable, Started, Subscribed, Waiting
+from gapless.messages.overlay import Partition, PartitionInfo
+from tests.broker.desk import Asker, Desk, P
+
+CUT = "no broker on the way to this pubend can be reached now"
+
+
+def late_subscriber(desk: Desk) -> Asker:
+    """B1 hosts P; B1 - B2 - {B3, B4}; B1 is cut off; a client of B4 subscribes (14.2)."""
+    desk.publisher("b1")
+    for peer in ("b2", "b3", "b4"):
+        desk.cut("b1", peer)
+    desk.run(ms=100)
+    return Asker(desk, "b4", "late")
+
+
+def test_a_late_subscriber_is_told_the_pid_of_the_cut() -> None:
+    # 14.2 (1), R11: the call reports P as pending, with the pid of the cut
+    desk = Desk("b1-b2-b3", "b2-b4", delta=1)
+    client = late_subscriber(desk)
+    answer = client.subscribe(s=20)
+    assert isinstance(answer, Subscribed)
+    (waiting,) = answer.waiting
+    assert waiting.pubend == P
+    assert waiting.reason.startswith(f"{CUT} (partition b4/1: cells b1; ")
+    assert "b2/1: cells b1" in waiting.reason
+
+
+def test_where_partitions_are_not_told_around_the_cut_has_no_name() -> None:
+    # with delta 0 only b2 has lost a session, and it tells nobody outside of its cell
+    client = late_subscriber(Desk("b1-b2-b3", "b2-b4"))
+    assert client.subscribe(s=20).waiting == (Waiting(P, CUT),)
+
+
+def test_a_reason_names_a_few_partitions_and_the_table_all() -> None:
+    brokers = [f"m{number}" for number in range(5)]
+    desk = Desk("p-m-n", cells={"m": brokers}, delta=1)
+    desk.publisher("p")
+    for peer in (*brokers, "n"):
+        desk.cut("p", peer)
+    desk.run(ms=100)
+    client = Asker(desk, "n", "client")
+    (waiting,) = client.subscribe(s=20).waiting
+    assert waiting.reason.count("cells p") == 3
+    assert len(client.call(ListPartitions(99)).entries) == 6
+
+
+def test_clients_can_ask_for_the_partitions_that_a_broker_knows() -> None:
+    desk = Desk("b1-b2-b3", "b2-b4", delta=1)
+    client = late_subscriber(desk)
+    answer = client.call(ListPartitions(7))
+    assert isinstance(answer, PartitionTable)
+    assert answer.request == 7
+    assert {str(each) for each in answer.entries} == {
+        "b2/1: cells b1",
+        "b3/1: cells b1",
+        "b4/1: cells b1",
+    }
+    assert answer.entries[0] == Partition("b4", 1, ("b1",)), "its own come first"
+    for peer in ("b2", "b3", "b4"):
+        desk.heal("b1", peer)
+    desk.run(s=1)
+    assert client.call(ListPartitions(8)) == PartitionTable(8, ())
+
+
+def test_no_rule_reads_the_table() -> None:
+    # R12: with a table full of lies the late subscriber starts all the same when the cut heals
+    desk = Desk("b1-b2-b3", "b2-b4", delta=1)
+    client = late_subscriber(desk)
+    client.subscribe(s=20)
+    for peer in ("b2", "b3", "b4"):
+        desk.heal("b1", peer)
+    for broker in ("b2", "b3", "b4"):
+        lie = Partition("liar", 1, ("b1", "b2"))
+        desk[broker].partitions._news["liar", 1, 1] = (PartitionInfo(lie, 1, True, 9), desk.now)
+    desk.run(s=6)
+    assert [each.pubend for each in client.of_kind(Started)] == [P]

@@ -1,0 +1,333 @@
+"""The partition table: who cannot reach whom, for people (R12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.core.ids import BrokerId, CellId
+from gapless.core.parameters import Parameters, us
+from gapless.messages.overlay import Packet, Partition, PartitionInfo, Retire
+from gapless.overlay.neighbourhood import Topology
+from gapless.overlay.partitions import PARTITIONS_MAX
+from tests.overlay.small_world import SmallWorld, line
+
+DEAD_MS = 2_000
+"""After so long both ends know that a session is dead."""
+OPEN_MS = 500
+"""After so long there is a session where there can be one."""
+
+
+def settled(topology: Topology, **parameters: Any) -> SmallWorld:
+    world = SmallWorld(topology, Parameters(**parameters))
+    world.run(OPEN_MS)
+    return world
+
+
+def part(world: SmallWorld, ones: str, others: str, *, heal: bool = False) -> None:
+    """Cut, or heal, every link between two sets of brokers with names of one letter."""
+    for one in ones:
+        for other in others:
+            for link in ((one, other), (other, one)):
+                (world.heal if heal else world.cut)(*link)
+    world.run(OPEN_MS if heal else DEAD_MS)
+
+
+def pids(world: SmallWorld, broker: BrokerId) -> list[str]:
+    return [str(each) for each in world.nodes[broker].partitions.table()]
+
+
+def own_pids(world: SmallWorld, broker: BrokerId) -> list[str]:
+    return [each for each in pids(world, broker) if each.startswith(f"{broker}/")]
+
+
+def infos(world: SmallWorld, source: BrokerId, target: BrokerId) -> list[PartitionInfo]:
+    """Return the news of partitions that went over a link."""
+    return [
+        message
+        for one, other, packet in world.sent
+        if (one, other) == (source, target) and isinstance(packet, Packet)
+        for message in packet.messages
+        if isinstance(message, PartitionInfo)
+    ]
+
+
+def formed(
+    detector: BrokerId, counter: int, *cells: CellId, hops: int = 0, life: int = 1
+) -> PartitionInfo:
+    return PartitionInfo(Partition(detector, counter, cells), life, True, hops)
+
+
+def healed(
+    detector: BrokerId, counter: int, *cells: CellId, hops: int = 0, life: int = 1
+) -> PartitionInfo:
+    return PartitionInfo(Partition(detector, counter, cells), life, False, hops)
+
+
+# --- finding them -----------------------------------------------------------------------------
+
+
+def test_a_cell_whose_last_session_dies_is_a_partition() -> None:
+    world = settled(line("a", "b"), delta=0)
+    assert pids(world, "a") == []
+    part(world, "a", "b")
+    assert pids(world, "a") == ["a/1: cells b"]
+    assert pids(world, "b") == ["b/1: cells a"]
+
+
+def test_a_cell_that_is_reached_by_another_broker_of_it_is_none() -> None:
+    world = settled(Topology.of({"a": ["a"], "n": ["m", "n"]}, [("a", "n")]), delta=0)
+    part(world, "a", "m")
+    assert pids(world, "a") == []
+    part(world, "a", "n")
+    assert pids(world, "a") == ["a/1: cells n"]
+
+
+def test_the_own_cell_is_always_reached() -> None:
+    world = settled(Topology.of({"n": ["m", "n"], "x": ["x"]}, [("n", "x")]), delta=0)
+    part(world, "m", "n")
+    assert pids(world, "m") == []
+    part(world, "m", "x")
+    assert pids(world, "m") == ["m/1: cells x"]
+
+
+def test_a_cell_that_was_never_reached_in_this_life_makes_no_partition() -> None:
+    world = SmallWorld(line("a", "b"), Parameters(delta=0))
+    part(world, "a", "b")
+    assert pids(world, "a") == []
+
+
+def test_a_partition_goes_up_to_the_cells_that_are_still_reached() -> None:
+    # a - b - {c - d, e}: d is gone first, then b, while c and e answer, then c
+    topology = Topology.of(
+        {name: [name] for name in "abcde"}, [("a", "b"), ("b", "c"), ("c", "d"), ("b", "e")]
+    )
+    world = settled(topology, delta=2)
+    part(world, "a", "d")
+    assert "a/1: cells d" in pids(world, "a")
+    part(world, "a", "b")
+    assert "a/2: cells b" in pids(world, "a"), "it ends before c and e, which are reached"
+    part(world, "a", "c")
+    assert "a/3: cells c, d" in pids(world, "a"), "d is beyond c and not reached either"
+
+
+def test_a_partition_reaches_to_the_edge_of_the_neighbourhood() -> None:
+    world = settled(line("a", "b", "c", "d"), delta=1)
+    part(world, "a", "c")
+    part(world, "a", "b")
+    assert own_pids(world, "a") == ["a/1: cells c", "a/2: cells b, c"]
+
+
+def test_counters_grow() -> None:
+    # PT III: i is a value that the detector only ever increases
+    world = settled(line("a", "b"), delta=0)
+    part(world, "a", "b")
+    part(world, "a", "b", heal=True)
+    part(world, "a", "b")
+    assert pids(world, "a") == ["a/2: cells b"]
+
+
+# --- healing ----------------------------------------------------------------------------------
+
+
+def test_a_partition_heals_when_one_of_its_cells_is_back() -> None:
+    world = settled(line("a", "b"), delta=0)
+    part(world, "a", "b")
+    part(world, "a", "b", heal=True)
+    assert pids(world, "a") == pids(world, "b") == []
+
+
+def test_what_is_still_away_when_a_partition_heals_gets_a_new_name() -> None:
+    world = settled(line("a", "b", "c"), delta=1)
+    part(world, "a", "c")
+    part(world, "a", "b")
+    assert own_pids(world, "a") == ["a/1: cells c", "a/2: cells b, c"]
+    part(world, "a", "c", heal=True)
+    assert own_pids(world, "a") == ["a/3: cells b"]
+    part(world, "a", "b", heal=True)
+    assert pids(world, "a") == []
+
+
+# --- spreading --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("delta", "told"), [(0, ""), (1, "bc"), (2, "bcde")])
+def test_a_partition_is_told_two_delta_cells_far(delta: int, told: str) -> None:
+    # PT VII: the tables of 2δ cells around the detector name it; x is beyond the cut
+    world = settled(line("x", "a", "b", "c", "d", "e", "f"), delta=delta)
+    part(world, "x", "abcdef")
+    assert "a/1: cells x" in pids(world, "a")
+    for broker in "bcdef":
+        assert ("a/1: cells x" in pids(world, broker)) == (broker in told), broker
+    part(world, "x", "abcdef", heal=True)
+    for broker in "abcdef":
+        assert "a/1: cells x" not in pids(world, broker), broker
+
+
+def test_brokers_of_the_detectors_cell_are_told_whatever_delta_is() -> None:
+    world = settled(Topology.of({"x": ["x"], "n": ["m", "n"]}, [("x", "n")]), delta=0)
+    part(world, "x", "m")
+    part(world, "x", "n")
+    assert pids(world, "m") == ["m/1: cells x", "n/1: cells x"]
+
+
+def test_news_is_passed_on_once_and_not_back_with_fewer_hops() -> None:
+    world = settled(line("a", "b", "c"), delta=0)
+    node = world.nodes["b"]
+    info = formed("z", 1, "y", hops=2)
+    assert node.partitions.received("a", info)
+    assert not node.partitions.received("a", info)
+    assert not node.partitions.received("c", formed("z", 1, "y", hops=1))
+    world.run(10)
+    assert infos(world, "b", "c") == [formed("z", 1, "y", hops=1)]
+    assert infos(world, "b", "a") == infos(world, "c", "b") == []
+
+
+def test_news_without_hops_left_is_kept_and_not_passed_on() -> None:
+    world = settled(line("a", "b", "c"), delta=0)
+    assert world.nodes["b"].partitions.received("a", formed("z", 1, "y"))
+    world.run(10)
+    assert pids(world, "b") == ["z/1: cells y"]
+    assert infos(world, "b", "c") == []
+
+
+def test_news_of_a_peer_of_the_cell_goes_to_other_cells_only() -> None:
+    # else it could circle in the cell, where hops do not get fewer
+    world = settled(Topology.of({"n": ["k", "m", "n"], "a": ["a"]}, [("a", "n")]), delta=0)
+    assert world.nodes["n"].partitions.received("m", formed("z", 1, "y", hops=1))
+    world.run(10)
+    assert infos(world, "n", "k") == []
+    assert infos(world, "n", "a") == [formed("z", 1, "y", hops=0)]
+
+
+def test_news_that_comes_late_does_not_bring_back_what_has_healed() -> None:
+    world = settled(line("a", "b", "c"), delta=0)
+    partitions = world.nodes["b"].partitions
+    assert partitions.received("a", healed("z", 1, "y"))
+    assert not partitions.received("c", formed("z", 1, "y"))
+    assert partitions.table() == []
+
+
+def test_who_was_away_is_told_at_the_start_of_a_session() -> None:
+    world = settled(line("a", "b"), delta=0)
+    part(world, "a", "b")
+    partitions = world.nodes["b"].partitions
+    world.nodes["a"].partitions.received("b", formed("z", 2, "y"))
+    partitions.received("a", formed("z", 1, "y", hops=1))
+    partitions.received("a", healed("z", 2, "y", hops=1))
+    part(world, "a", "b", heal=True)
+    assert pids(world, "a") == ["z/1: cells y"], "also that something has healed"
+
+
+def test_a_broker_is_not_told_of_its_own_partitions() -> None:
+    world = settled(line("a", "b"), delta=0)
+    assert not world.nodes["a"].partitions.received("b", formed("a", 9, "b", hops=2))
+    assert world.nodes["b"].partitions.received("a", formed("a", 9, "b", hops=2))
+    part(world, "a", "b")
+    part(world, "a", "b", heal=True)
+    assert infos(world, "b", "a") == []
+
+
+def test_other_messages_and_strangers_are_not_listened_to() -> None:
+    partitions = settled(line("a", "b"), delta=0).nodes["a"].partitions
+    assert not partitions.received("b", Retire("n", "n", 1))
+    assert not partitions.received("stranger", formed("z", 1, "y"))
+
+
+# --- forgetting -------------------------------------------------------------------------------
+
+
+def test_what_a_dead_detector_has_told_is_forgotten_after_a_while() -> None:
+    world = settled(line("a", "b"), delta=0, tombstone_ttl_s=3)
+    part(world, "a", "b")
+    node = world.nodes["a"]
+    node.partitions.received("b", formed("z", 1, "y"))
+    world.run(2_900)
+    assert pids(world, "a") == ["a/1: cells b", "z/1: cells y"]
+    world.run(200)
+    assert pids(world, "a") == ["a/1: cells b"], "its own stay until they heal"
+
+
+def test_partitions_of_a_detector_that_begins_anew_are_over() -> None:
+    # its counters begin anew too, so its next 1 is another partition
+    world = settled(line("x", "a", "b", "c"), delta=1)
+    part(world, "x", "abc")
+    assert "a/1: cells x" in pids(world, "c")
+    world.start("a", "a", life=2)
+    world.run(DEAD_MS)
+    assert "a/1: cells x" not in pids(world, "b") + pids(world, "c")
+    part(world, "a", "bc")
+    assert "a/1: cells b" in pids(world, "a")
+
+
+def test_partitions_of_a_detector_that_lives_on_are_kept_when_its_session_begins_anew() -> None:
+    world = settled(line("x", "a", "b"), delta=1)
+    part(world, "x", "ab")
+    part(world, "a", "b")
+    part(world, "a", "b", heal=True)
+    assert "a/1: cells x" in pids(world, "b")
+
+
+def test_news_that_something_has_healed_is_as_old_as_it_is_itself() -> None:
+    world = settled(line("a", "b"), delta=0, tombstone_ttl_s=3)
+    partitions = world.nodes["a"].partitions
+    partitions.received("b", formed("z", 1, "y"))
+    world.run(2_000)
+    partitions.received("b", healed("z", 1, "y"))
+    world.run(2_000)
+    assert partitions.table() == []
+    assert not partitions.received("b", formed("z", 1, "y")), "it is not brought back"
+    for counter in range(2, PARTITIONS_MAX + 1):
+        partitions.received("b", formed("z", counter, "y"))
+    partitions.received("b", healed("z", 2, "y"))
+    partitions.received("b", formed("z", PARTITIONS_MAX + 1, "y"))
+    partitions.received("b", formed("z", PARTITIONS_MAX + 2, "y"))
+    assert not partitions.received("b", formed("z", 2, "y")), "others are older and went first"
+
+
+def test_the_oldest_news_makes_room_for_the_newest() -> None:
+    world = settled(line("a", "b"), delta=0)
+    part(world, "a", "b")
+    node = world.nodes["a"]
+    for counter in range(1, PARTITIONS_MAX + 1):
+        node.partitions.received("b", formed("z", counter, "y"))
+    table = pids(world, "a")
+    assert len(table) == PARTITIONS_MAX
+    assert table[:2] == ["a/1: cells b", "z/2: cells y"]
+    assert table[-1] == f"z/{PARTITIONS_MAX}: cells y"
+    assert node.context.marks["partition forgotten"] == 1
+
+
+# --- asking -----------------------------------------------------------------------------------
+
+
+def test_a_way_is_cut_by_partitions_that_name_a_cell_on_it() -> None:
+    world = settled(line("a", "b", "c", "d"), delta=1)
+    partitions = world.nodes["a"].partitions
+    assert partitions.cutting("c") == []
+    part(world, "a", "b")
+    assert [str(each) for each in partitions.cutting("c")] == ["a/1: cells b"]
+    assert partitions.cutting("a") == []
+    assert partitions.cutting("d") == [], "how far cells beyond the neighbourhood are is not known"
+    partitions.received("b", formed("c", 1, "d"))
+    assert [str(each) for each in partitions.cutting("d")] == ["c/1: cells d"]
+
+
+def test_the_own_partitions_come_first_in_the_table() -> None:
+    world = settled(line("a", "b"), delta=0)
+    world.nodes["a"].partitions.received("b", formed("z", 1, "y"))
+    part(world, "a", "b")
+    assert pids(world, "a") == ["a/1: cells b", "z/1: cells y"]
+
+
+def test_time_passes_for_the_table_without_any_timer() -> None:
+    # a link that flaps for a day must not leave a day of timers
+    world = settled(line("a", "b"), delta=0, tombstone_ttl_s=10_000)
+    context = world.nodes["a"].context
+    before = context.next_timer()
+    for counter in range(100):
+        world.nodes["a"].partitions.received("b", formed("z", counter, "y"))
+    assert context.next_timer() == before
+    context.now += us(s=10_001)
+    assert world.nodes["a"].partitions.table() == []
