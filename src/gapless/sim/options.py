@@ -201,7 +201,7 @@ def draw(seed: int) -> Options:
         rates={} if calm else _draw_rates(random, pace, network),
         quiet=random.choice((0.1, 0.25, 0.4)),
         period_ms=int(random.choice((1_000, 2_000, 4_000)) * pace),
-        down_ms_max=int(random.choice((500, 3_000, 8_000)) * pace),
+        down_ms_max=_down_ms(seed, int(random.choice((500, 3_000, 8_000)) * pace), pace),
         whole_core=random.choice((0.0, 0.5, 1.0)),
         safety_ms=int(random.choice((10_000, 20_000, 30_000)) * pace),
         liveness_ms=int(150_000 * pace) + 30_000,
@@ -225,6 +225,12 @@ def draw(seed: int) -> Options:
         expiry=expiry,
         retention_s=random.choice((0, 0, 1, 3_600)),
     )
+
+
+def _down_ms(seed: int, usual: int, pace: float) -> int:
+    """Draw whether what breaks may stay so for longer than hosts are waited for (R54), and how long."""
+    random = Random(f"{seed}/long")  # noqa: S311
+    return int(40_000 * pace) if random.random() < 0.15 else usual
 
 
 def _draw_rates(random: Random, pace: float, network: NetworkKind) -> dict[str, float]:

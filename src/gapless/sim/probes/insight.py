@@ -167,7 +167,7 @@ class Insight:
             if machine is not None and found is None:
                 continue  # it has ended, and its record is about to go
             strand = None if found is None else found.strands.get(stream.pubend)
-            need = self._durable_need(record, stream, strand)
+            need = self._durable_need(host, record, stream, strand)
             if need is not None:
                 yield need
         if machine is not None:
@@ -179,7 +179,7 @@ class Insight:
                         yield need
 
     def _durable_need(
-        self, record: SubscriptionRecord, stream: Stream, strand: Strand | None
+        self, host: Host, record: SubscriptionRecord, stream: Stream, strand: Strand | None
     ) -> Need | None:
         pubend = stream.pubend
         if pubend not in dict(record.base):
@@ -198,8 +198,8 @@ class Insight:
             hold = strand.holding.current
             acked = max(acked, strand.given_up)
         elif pubend in names:
-            holds = self.holds.get(pubend, {})
-            hold = next((each for each in holds if each.subscription == names[pubend]), None)
+            # the pubend may never have heard of it: then its client was told nothing either
+            hold = HoldId(ShbId(host.broker, host.cell), names[pubend])
         return Need(record.subscription, acked, hold)
 
     def _live_need(self, strand: Strand, stream: Stream) -> Need | None:
