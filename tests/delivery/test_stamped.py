@@ -62,11 +62,12 @@ def test_equal_neighbours_become_one_range() -> None:
     assert list(ranges) == [StampedRange(1, 6, 7)]
 
 
-def test_the_lowest_of_the_oldest_is_dropped_first() -> None:
+def test_the_highest_of_the_oldest_is_dropped_first() -> None:
+    # what was asked for at once is needed lowest first
     ranges = StampedRanges()
     for low, stamp in [(1, 5), (3, 2), (5, 2)]:
         ranges.put(low, low, stamp)
-    assert ranges.drop_oldest() == TickRange(3, 3)
+    assert ranges.drop_oldest() == TickRange(5, 5)
     ranges.clear()
     assert list(ranges) == []
 

@@ -70,8 +70,12 @@ class StampedRanges:
             self._set(0, len(self), kept)
 
     def drop_oldest(self) -> TickRange:
-        """Take the oldest range out, the lowest of several, and return it."""
-        place = self._stamps.index(min(self._stamps))
+        """Take the oldest range out, the highest of several, and return it.
+
+        The lowest are needed first: of what was asked for at once, they must be the last to go.
+        """
+        oldest = min(self._stamps)
+        place = max(place for place, stamp in enumerate(self._stamps) if stamp == oldest)
         dropped = TickRange(self._lows[place], self._highs[place])
         self._set(place, place + 1, [])
         return dropped

@@ -41,5 +41,6 @@ REGRESSIONS: tuple[Regression, ...] = (
     Regression("a time to begin from was below what was merged before", 605),
     Regression("feeds over many hops tore each other down for ever", 167),
     Regression("a filter took over below what its host had given up before a crash", 532),
+    Regression("under a tiny limit only the highest gap was ever answered", 890),
 )
 """Newest last."""
