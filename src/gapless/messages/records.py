@@ -176,6 +176,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     """It ends when its client was away for so long, counted anew when its broker restarts."""
     merged: Tick = 0
     """In total order: the tick of the last event that its client was sent."""
+    untold: tuple[PubendId, ...] = ()
+    """Pubends on which it began while its client was away, and of which that has not heard."""
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -55,8 +55,8 @@ class SubscriptionChecker:
         """Every filter it ever had; without a log it cannot be said which one governs."""
         self._change: str | None = None
         """The old filter while a change is not answered."""
-        self._switches: dict[PubendId, tuple[int, str]] = {}
-        """The last switch of pubends that have no view yet."""
+        self._switches: dict[PubendId, list[tuple[int, str]]] = {}
+        """The switches of pubends that have no view yet."""
 
     def _report(self, name: str, detail: str) -> None:
         self._world.violate(name, f"{self.name}: {detail}")
@@ -73,10 +73,9 @@ class SubscriptionChecker:
                 self._report("spurious", f"{pubend} is no pubend on any disk")
                 return None
             view = View(self._truth, stream, self._change or self.filter)
+            view.segments += self._switches.get(pubend, [])
             if self._change is not None:
                 view.open_change(self.filter)
-            elif pubend in self._switches:
-                view.segments.append(self._switches[pubend])
             self.views[pubend] = view
         return view
 
@@ -232,7 +231,8 @@ class SubscriptionChecker:
         assert self._change is not None
         old, self._change = self._change, None
         told = dict(position)
-        self._switches = {pubend: (tick, old) for pubend, tick in position}
+        for pubend, end in position:
+            self._switches.setdefault(pubend, []).append((end, old))
         for pubend, view in self.views.items():
             tick = told.get(pubend)
             if tick is not None:

@@ -42,5 +42,6 @@ REGRESSIONS: tuple[Regression, ...] = (
     Regression("feeds over many hops tore each other down for ever", 167),
     Regression("a filter took over below what its host had given up before a crash", 532),
     Regression("under a tiny limit only the highest gap was ever answered", 890),
+    Regression("a stream that a forgetful client knew was resumed above what it owed", 794),
 )
 """Newest last."""

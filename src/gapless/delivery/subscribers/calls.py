@@ -172,7 +172,7 @@ class Calls:
             own = position.get(pubend)
             if strand.state is not State.WAITING:
                 # a client that was never told of a strand gets it above what it has merged
-                untold = total and knows and own is None
+                untold = total and knows and own is None and strand.untold
                 strand.resume(subscription.merged if untold else own)
             elif own is not None:
                 strand.begin_in_past(own)

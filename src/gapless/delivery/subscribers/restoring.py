@@ -42,6 +42,7 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         names = [name for held, name in record.holds if held == pubend]
         holds = [HoldId(host.context.identity.shb, name) for name in names]
         strand.holding.restore(holds)
+        strand.untold = pubend in record.untold
         strand.become(State.AWAY)
     return made
 

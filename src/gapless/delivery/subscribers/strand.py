@@ -91,7 +91,9 @@ class Strand:
         self.origin: Tick = 0
         """After which tick the present connection goes on."""
         self.told_base = False
-        """Whether its client knows that it has begun."""
+        """Whether its client was told in this connection that it has begun."""
+        self.untold = False
+        """Whether it began while the client was away, and that has not heard of it since."""
         self.position: Tick = 0
         self.acked: Tick = 0
         self.acked_stored: Tick = 0
@@ -195,6 +197,7 @@ class Strand:
         # in total order a stream that comes later starts above what was merged before (R51)
         self.begin(max(low - 1, subscription.merged))
         if subscription.client is None:
+            self.untold = True
             self.become(State.AWAY)
         elif self.segment.reached_by(time):
             self.become(State.LIVE)

@@ -255,6 +255,8 @@ class Subscription:
         for pubend, strand in self.strands.items():
             if strand.settled and not strand.told_base:
                 strand.told_base = True
+                self.dirty |= strand.untold
+                strand.untold = False
                 self._say(Started(self.name, pubend, strand.origin))
 
     def give_answer(self) -> None:
@@ -274,6 +276,8 @@ class Subscription:
         )
         for strand in self.strands.values():
             strand.told_base = strand.settled
+            if strand.settled and strand.untold:
+                strand.untold, self.dirty = False, True
         self._say(Subscribed(answer.request, self.position(), waiting))
         self.drain()
 
@@ -403,6 +407,7 @@ class Subscription:
             ),
             self.expiry_s,
             self.merged,
+            tuple(pubend for pubend, strand in begun if strand.untold),
         )
 
     def _segment_record(self, segment: Segment) -> SegmentRecord:
