@@ -289,6 +289,7 @@ class Strand:
 
     def _put(self, publication: Publication) -> None:
         if len(self.buffer) >= self._parameters.prefetch_max:
+            self.subscription.review_answer()  # where it begins is told before its events
             self.subscription.drain()
             if len(self.buffer) >= self._parameters.prefetch_max:
                 self.subscription.too_slow(self)
