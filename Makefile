@@ -48,7 +48,7 @@ seeds: $(READY) ## Run the broker under faults (SEEDS=5000, START=0, WORKERS=n p
 	@$(VENV)/bin/gapless sim run --seeds $(SEEDS) --start $(START) --workers $(WORKERS)
 
 .PHONY: bugs
-bugs: $(READY) ## Plant known bugs and show that the simulator catches each within 1,000 seeds
+bugs: $(READY) ## Plant known bugs and show in which of 1,000 seeds the simulator catches each
 	@$(PYTHON_BIN) -m gapless.sim.bugs
 
 .PHONY: coverage

@@ -100,11 +100,6 @@ class RangeSet:
         self._lows[first:last] = lows
         self._highs[first:last] = highs
 
-    def remove_up_to(self, high: Tick) -> None:
-        """Take everything up to ``high`` out."""
-        if self._lows and self._lows[0] <= high:
-            self.remove(self._lows[0], high)
-
     def within(self, low: Tick, high: Tick) -> list[TickRange]:
         """Return the parts of the set between ``low`` and ``high``."""
         if low > high:
@@ -126,7 +121,3 @@ class RangeSet:
         if low <= high:
             missing.append(TickRange(low, high))
         return missing
-
-    def drop_lowest(self) -> TickRange:
-        """Take the lowest range out and return it."""
-        return TickRange(self._lows.pop(0), self._highs.pop(0))

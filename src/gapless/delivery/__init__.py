@@ -31,7 +31,9 @@ The parts that act, each through the context it is given:
 - :mod:`.acks`: reports on their way up, joined at every router, and the wish for them on its way
   down (GD 3.1, 3.2; R41, R52, R57)
 
-The subend, replay and total order belong in this room too.
+- :mod:`.requests`: reads, ends of stays and of holds, hop by hop to the pubend's broker, where
+  :mod:`.serving` answers them (2.4 of the rules; R48, R49, R55)
+- :mod:`.subscribers`: the end of the streams: subends, subscriptions, replay, total order (R42 to R52)
 
 Invariants:
 

@@ -268,7 +268,7 @@ BUGS: Final = (
         ((Sessions, "_restart", _constant(None)),),
     ),
 )
-"""Each is caught within :data:`SEEDS_MAX` seeds."""
+"""Each is to be caught within :data:`SEEDS_MAX` seeds."""
 
 
 def hunt_all(seeds: Iterable[int], bugs: Iterable[Plant] = BUGS) -> Iterable[Catch]:
