@@ -3,6 +3,7 @@
 ::
 
     GaplessError
+    ├── ProtocolError             what came over a connection cannot be understood
     └── UsageError                the caller asked for something that cannot be
         ├── FilterError           (also a ValueError)
         │   ├── FilterSyntaxError     the text is not a filter; has .position
@@ -24,6 +25,7 @@ __all__ = [
     "FilterTypeError",
     "GaplessError",
     "IndexBusyError",
+    "ProtocolError",
     "UsageError",
     "shortened",
 ]
@@ -34,6 +36,10 @@ _QUOTED_MAX = 60
 
 class GaplessError(Exception):
     """The root of all errors that gapless raises on purpose."""
+
+
+class ProtocolError(GaplessError):
+    """What came over a connection is malformed, too large or out of place; that connection ends."""
 
 
 class UsageError(GaplessError):

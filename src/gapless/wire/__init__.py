@@ -1,0 +1,63 @@
+"""Bytes on a connection: frames, the greeting, and the codec of every message.
+
+Theory of operation
+-------------------
+A connection carries frames: a length of four bytes, then a body in msgpack. The side that dials
+sends :class:`Introduce`, the other answers :class:`Welcome` or says :class:`Goodbye` with a reason;
+after that each frame is one message of the connection's kind. Between brokers that is a packet of
+a session (:mod:`gapless.messages.overlay`), between a broker and a client a request or a notice
+(:mod:`gapless.messages.clients`). Either side may send :class:`Beat` when it has nothing else to
+say, and Goodbye before it closes.
+
+Structs are arrays with a tag, so a field can be added at the end and older readers skip it. What
+cannot be read closes the connection it came on and nothing else (:class:`ProtocolError`).
+
+- :mod:`.frames`: lengths, and cutting a stream of bytes into bodies
+- :mod:`.greeting`: who is there, which version both speak, and why a connection ends
+- :mod:`.codec`: messages to frames, bodies to messages
+
+The version of the protocol between brokers is checked again inside their session (R1): a greeting
+is per connection, a session may outlive one.
+"""
+
+from gapless.wire.codec import (
+    CLIENT_NOTICES,
+    CLIENT_REQUESTS,
+    LINK_PACKETS,
+    Codec,
+    decode_greeting,
+    encode_greeting,
+)
+from gapless.wire.frames import FRAME_BYTES_MAX, HEADER_BYTES, Splitter
+from gapless.wire.greeting import (
+    VERSIONS,
+    Beat,
+    Farewell,
+    Goodbye,
+    Greeting,
+    Introduce,
+    Role,
+    Welcome,
+    common_version,
+)
+
+__all__ = [
+    "CLIENT_NOTICES",
+    "CLIENT_REQUESTS",
+    "FRAME_BYTES_MAX",
+    "HEADER_BYTES",
+    "LINK_PACKETS",
+    "VERSIONS",
+    "Beat",
+    "Codec",
+    "Farewell",
+    "Goodbye",
+    "Greeting",
+    "Introduce",
+    "Role",
+    "Splitter",
+    "Welcome",
+    "common_version",
+    "decode_greeting",
+    "encode_greeting",
+]

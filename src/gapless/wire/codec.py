@@ -1,0 +1,163 @@
+"""Messages to frames, and bodies to messages."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from gapless.core.errors import ProtocolError
+from gapless.messages import clients, overlay, propagation, requests, streams
+from gapless.messages.overlay import Hello, Packet, Relayed, SessionId
+from gapless.wire.frames import FRAME_BYTES_MAX, HEADER_BYTES
+from gapless.wire.greeting import Beat, Goodbye, Greeting
+
+__all__ = [
+    "CLIENT_NOTICES",
+    "CLIENT_REQUESTS",
+    "LINK_PACKETS",
+    "Codec",
+    "decode_greeting",
+    "encode_greeting",
+]
+
+Message: TypeAlias = (
+    overlay.Heartbeat
+    | overlay.Announce
+    | overlay.PartitionInfo
+    | overlay.Retire
+    | propagation.TableWant
+    | propagation.TableFull
+    | propagation.TableDelta
+    | streams.Attach
+    | streams.Attached
+    | streams.Unfed
+    | streams.Detach
+    | streams.Frame
+    | streams.Silence
+    | streams.Regime
+    | streams.RegimeWant
+    | streams.Nack
+    | streams.Released
+    | streams.SetDefine
+    | streams.SetForget
+    | streams.Report
+    | streams.AckExpected
+    | streams.Advance
+    | requests.Read
+    | requests.ReadReply
+    | requests.ReleaseHold
+    | requests.Leave
+    | requests.Done
+)
+"""What a packet may carry."""
+
+Request: TypeAlias = (
+    clients.OpenPubend
+    | clients.OpenPublisher
+    | clients.Publish
+    | clients.Subscribe
+    | clients.Credit
+    | clients.Ack
+    | clients.SetFilter
+    | clients.Seek
+    | clients.Unsubscribe
+    | clients.ReadLog
+    | clients.RetireHost
+    | clients.ListPartitions
+    | Beat
+    | Goodbye
+)
+"""What a client may send."""
+
+Notice: TypeAlias = (
+    clients.PubendOpened
+    | clients.PublisherOpened
+    | clients.Published
+    | clients.Subscribed
+    | clients.Started
+    | clients.Delivery
+    | clients.Gap
+    | clients.Ended
+    | clients.FilterSet
+    | clients.Unsubscribed
+    | clients.ReadPart
+    | clients.HostRetired
+    | clients.PartitionTable
+    | clients.Refused
+    | Beat
+    | Goodbye
+)
+"""What a client may hear."""
+
+
+class _Envelope(msgspec.Struct, frozen=True, array_like=True, tag="Packet"):
+    """A packet as it is read: its messages have types here, where all of them are known."""
+
+    sender: SessionId
+    receiver: SessionId
+    sequence: int
+    messages: tuple[Message, ...]
+
+
+T = TypeVar("T")
+
+
+class Codec(Generic[T]):
+    """Reads and writes the messages of one kind of connection.
+
+    >>> frame = CLIENT_REQUESTS.encode(clients.Credit("desk", 100))
+    >>> CLIENT_REQUESTS.decode(frame[HEADER_BYTES:])
+    Credit(subscription='desk', events=100)
+    """
+
+    def __init__(self, kind: Any) -> None:
+        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
+        self._encoder = msgspec.msgpack.Encoder()
+
+    def encode(self, message: Any) -> bytearray:
+        """Return a message as a frame."""
+        frame = bytearray(HEADER_BYTES)
+        self._encoder.encode_into(message, frame, HEADER_BYTES)
+        size = len(frame) - HEADER_BYTES
+        if size > FRAME_BYTES_MAX:
+            kind = type(message).__name__
+            raise ProtocolError(
+                f"this {kind} has {size:,} bytes and a frame {FRAME_BYTES_MAX:,}; send it in parts"
+            )
+        frame[:HEADER_BYTES] = size.to_bytes(HEADER_BYTES, "big")
+        return frame
+
+    def decode(self, body: bytes | bytearray) -> T:
+        """Return the message of a frame's body, or say why there is none."""
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ProtocolError(f"a frame of {len(body):,} bytes is no message: {error}") from None
+
+
+class _LinkCodec(Codec[Any]):
+    """As above; packets come out as the sessions know them."""
+
+    def decode(self, body: bytes | bytearray) -> Any:
+        found = super().decode(body)
+        if type(found) is _Envelope:
+            return Packet(found.sender, found.receiver, found.sequence, found.messages)
+        return found
+
+
+CLIENT_REQUESTS: Final[Codec[Request]] = Codec(Request)
+CLIENT_NOTICES: Final[Codec[Notice]] = Codec(Notice)
+LINK_PACKETS: Final = _LinkCodec(Hello | _Envelope | Relayed | Beat | Goodbye)
+
+_GREETINGS: Final[Codec[Greeting]] = Codec(Greeting)
+
+
+def encode_greeting(greeting: Greeting) -> bytearray:
+    """Return a greeting as a frame."""
+    return _GREETINGS.encode(greeting)
+
+
+def decode_greeting(body: bytes) -> Greeting:
+    """Return the greeting of a frame's body."""
+    return _GREETINGS.decode(body)

@@ -1,0 +1,69 @@
+"""Frames: a length of four bytes, most significant first, then so many bytes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gapless.core.errors import ProtocolError
+
+__all__ = ["FRAME_BYTES_MAX", "HEADER_BYTES", "Splitter"]
+
+HEADER_BYTES: Final = 4
+
+FRAME_BYTES_MAX: Final = 16_777_216
+"""Bytes of a body. Far above what a broker sends (``frame_bytes_max``), because a packet may carry
+several frames of streams, and far below what would hurt a process that reads it."""
+
+
+class Splitter:
+    r"""Cuts what arrives into bodies, whatever pieces it arrives in.
+
+    >>> splitter = Splitter()
+    >>> splitter.feed(b"\0\0\0\2hi\0\0"), splitter.feed(b"\0\1!")
+    ([b'hi'], [b'!'])
+    """
+
+    def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
+        self._limit = limit
+        self._rest = bytearray()
+        self._wanted = 0
+        """So many bytes must be there before the frame that has begun can be whole."""
+
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether nothing of a next frame has come."""
+        return not self._rest
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take bytes; return the bodies that are now whole."""
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._wanted:
+                return []
+            data = bytes(self._rest)
+            self._rest.clear()
+        bodies: list[bytes] = []
+        start, end = 0, len(data)
+        while end - start >= HEADER_BYTES:
+            body = start + HEADER_BYTES
+            after = body + self._size(data[start:body])
+            if after > end:
+                self._keep(data[start:], after - start)
+                return bodies
+            bodies.append(data[body:after])
+            start = after
+        self._keep(data[start:], HEADER_BYTES)
+        return bodies
+
+    def _size(self, header: bytes) -> int:
+        size = int.from_bytes(header, "big")
+        if size > self._limit:
+            raise ProtocolError(
+                f"a frame of {size:,} bytes is larger than the limit of {self._limit:,}; "
+                "is the other side speaking gapless?"
+            )
+        return size
+
+    def _keep(self, rest: bytes, wanted: int) -> None:
+        self._rest += rest
+        self._wanted = wanted

@@ -1,0 +1,99 @@
+"""How a connection begins and how it ends."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+import msgspec
+
+from gapless.core.ids import BrokerId, CellId
+
+__all__ = [
+    "VERSIONS",
+    "Beat",
+    "Farewell",
+    "Goodbye",
+    "Greeting",
+    "Introduce",
+    "Role",
+    "Welcome",
+    "common_version",
+]
+
+VERSIONS: Final = (1,)
+"""The versions of the wire protocol that this release speaks."""
+
+
+class Role(IntEnum):
+    """What the side that dials is."""
+
+    CLIENT = 0
+    BROKER = 1
+
+
+class Farewell(IntEnum):
+    """Why a connection ends; what the other side should do about it."""
+
+    STOPPING = 0
+    """The broker stops: come back later, or go to another."""
+    DISMISSED = 1
+    """The broker ends this client, for the reason it gives."""
+    NOT_UNDERSTOOD = 2
+    """A frame was malformed, too large or out of place: coming back as you are will not help."""
+    NO_COMMON_VERSION = 3
+    NOT_EXPECTED = 4
+    """No broker of this name belongs here."""
+    TOO_MANY = 5
+    """The broker has as many connections as it takes: come back later, or go to another."""
+    SILENT = 6
+    """Nothing was heard for too long."""
+    DONE = 7
+    """The side that says it has all it wanted."""
+
+
+class Introduce(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The first frame, from the side that dials."""
+
+    role: Role
+    name: str
+    """A broker's id; of a client, what people may call it."""
+    versions: tuple[int, ...] = VERSIONS
+    overlay: str = ""
+    """Of a broker, the overlay that it belongs to."""
+
+
+class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The answer: who is here, and what holds on this connection."""
+
+    version: int
+    broker: BrokerId
+    cell: CellId
+    frame_bytes_max: int
+    beat_ms: int
+    """Each side says something at least so often, and gives the other up after four such times."""
+    client: str = ""
+    """The name that the broker gave this connection."""
+
+
+class Beat(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Still here."""
+
+
+class Goodbye(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """This connection ends now, and why."""
+
+    farewell: Farewell
+    reason: str
+
+
+Greeting: TypeAlias = Introduce | Welcome | Goodbye
+
+
+def common_version(theirs: tuple[int, ...]) -> int | None:
+    """Return the newest version that both sides speak, or None.
+
+    >>> common_version((1, 2, 3)), common_version((7,))
+    (1, None)
+    """
+    return max(set(VERSIONS) & set(theirs), default=None)

@@ -1,0 +1,99 @@
+"""Every message of the broker has bytes, and comes back from them as it was."""
+
+from __future__ import annotations
+
+import contextlib
+from types import ModuleType
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gapless.core.errors import ProtocolError
+from gapless.core.ids import PubendId
+from gapless.messages import clients, overlay, propagation, requests, streams
+from gapless.messages.overlay import Packet, SessionId
+from gapless.messages.streams import Frame, Piece, Publication
+from gapless.wire import (
+    CLIENT_NOTICES,
+    CLIENT_REQUESTS,
+    HEADER_BYTES,
+    LINK_PACKETS,
+    Goodbye,
+    Introduce,
+    Role,
+    decode_greeting,
+    encode_greeting,
+)
+from gapless.wire.codec import Message, Notice, Request
+
+CARRIED_OTHERWISE = {"Hello", "Packet", "Relayed"}
+
+
+def tagged(module: ModuleType) -> set[str]:
+    """Return the names of the messages that a module defines."""
+    found = set()
+    for name in module.__all__:
+        kind = getattr(module, name)
+        is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+        if is_struct and kind.__struct_config__.tag is not None:
+            found.add(name)
+    return found
+
+
+def test_a_packet_may_carry_every_message_between_brokers() -> None:
+    carried = {kind.__name__ for kind in get_args(Message)}
+    defined = set().union(*map(tagged, (overlay, propagation, streams, requests)))
+    assert carried == defined - CARRIED_OTHERWISE
+
+
+def test_every_message_of_clients_is_a_request_or_a_notice() -> None:
+    both = {kind.__name__ for kind in (*get_args(Request), *get_args(Notice))}
+    assert both - {"Beat", "Goodbye"} == tagged(clients)
+
+
+def test_a_packet_comes_back_with_its_messages() -> None:
+    publication = Publication(7, "p", 1, {"a": 1, "b": 1.5, "c": "x", "d": True}, b"\x00\xff")
+    frame = Frame(PubendId("quotes"), 3, Piece(5, 9, 1, 0, (publication,)), first=False)
+    packet = Packet(SessionId(1, 2), SessionId(3, 4), 5, (frame, overlay.Heartbeat(1, 1, 1)))
+    back = LINK_PACKETS.decode(LINK_PACKETS.encode(packet)[HEADER_BYTES:])
+    assert back == packet
+    assert type(back.messages[0].pubend) is PubendId
+
+
+def test_integers_and_floats_stay_apart() -> None:
+    events: Any = (({"whole": 1, "real": 1.0}, b""),)
+    call = clients.Publish(1, PubendId("q"), "p", 1, 1, events)
+    back = CLIENT_REQUESTS.decode(CLIENT_REQUESTS.encode(call)[HEADER_BYTES:])
+    assert isinstance(back, clients.Publish)
+    values = back.events[0][0]
+    assert (type(values["whole"]), type(values["real"])) == (int, float)
+
+
+@pytest.mark.parametrize("codec", [CLIENT_REQUESTS, CLIENT_NOTICES, LINK_PACKETS])
+@given(body=st.binary(max_size=60))
+def test_whatever_bytes_come_they_are_a_message_or_a_protocol_error(
+    codec: Any, body: bytes
+) -> None:
+    with contextlib.suppress(ProtocolError):
+        assert codec.decode(body) is not None
+
+
+def test_a_notice_is_not_taken_for_a_request() -> None:
+    frame = CLIENT_NOTICES.encode(clients.Refused(1, "no"))
+    with pytest.raises(ProtocolError, match="Refused"):
+        CLIENT_REQUESTS.decode(frame[HEADER_BYTES:])
+
+
+def test_a_greeting_is_read_as_what_it_is() -> None:
+    hello = Introduce(Role.CLIENT, "desk")
+    assert decode_greeting(bytes(encode_greeting(hello)[HEADER_BYTES:])) == hello
+    with pytest.raises(ProtocolError):
+        decode_greeting(b"\x90")
+
+
+def test_fields_that_a_newer_release_adds_are_skipped() -> None:
+    longer = msgspec.msgpack.encode(["Goodbye", 0, "stopping", "something new"])
+    assert isinstance(CLIENT_NOTICES.decode(longer), Goodbye)
