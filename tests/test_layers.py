@@ -33,7 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("broker",),
     ("wire", "storage", "runtime", "sim"),
     ("client", "gateway"),
-    ("console", "cli", "spark"),
+    ("console", "cli", "spark", "testing"),
 )
 
 SIBLINGS: dict[tuple[str, str], str] = {

@@ -22,13 +22,19 @@ LONG_FUNCTIONS: dict[str, str] = {
 }
 
 EXPORTED = [
+    "Backoff",
+    "Event",
     "F",
     "Filter",
     "FilterLimitError",
     "FilterSyntaxError",
     "GaplessError",
     "MatchIndex",
+    "Position",
     "__version__",
+    "connect",
+    "connect_sync",
+    "errors",
 ]
 """The public names of the package, sorted. A new one is a promise: add it here on purpose."""
 

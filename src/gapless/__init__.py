@@ -1,7 +1,16 @@
 """Content-based publish/subscribe without gaps.
 
-What exists today is the content layer: what a filter means, when one filter covers another, and
-which filters an event matches.
+Publish events with attributes, subscribe with a filter, and get every event that matches, once and
+in order::
+
+    async with gapless.connect("gapless://127.0.0.1:7400") as session:
+        async with session.publisher("quotes") as publisher:
+            position = await publisher.publish({"symbol": "IBM", "price": 91.5}, b"...")
+        async with session.subscribe("symbol = 'IBM'", durable="desk") as events:
+            async for event in events:
+                ...
+
+Filters are useful by themselves too:
 
 >>> from gapless import F, Filter, MatchIndex
 >>> cheap = Filter("symbol = 'IBM' AND price < 90")
@@ -18,32 +27,49 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from gapless import errors
 from gapless.core.errors import FilterLimitError, FilterSyntaxError, GaplessError
 
 if TYPE_CHECKING:
+    from gapless.client import Backoff, Event, Position, connect, connect_sync
     from gapless.content import F, Filter, MatchIndex
 
 __all__ = [
+    "Backoff",
+    "Event",
     "F",
     "Filter",
     "FilterLimitError",
     "FilterSyntaxError",
     "GaplessError",
     "MatchIndex",
+    "Position",
     "__version__",
+    "connect",
+    "connect_sync",
+    "errors",
 ]
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "Backoff": "gapless.client",
+    "Event": "gapless.client",
+    "Position": "gapless.client",
+    "connect": "gapless.client",
+    "connect_sync": "gapless.client",
+}
+"""Where public names are that are not of the content layer."""
+
 
 def __getattr__(name: str) -> Any:
-    """Import the content layer when it is first asked for.
+    """Import what a public name needs when it is first asked for.
 
     So the command line can start, and say what is wrong, where the environment asks for a matching
     kernel that does not exist.
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module("gapless.content"), name)
+    value = getattr(importlib.import_module(_HOMES.get(name, "gapless.content")), name)
     globals()[name] = value
     return value

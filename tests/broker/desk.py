@@ -11,7 +11,8 @@ from gapless.broker import Broker
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import Dismiss, Effect
 from gapless.core.ticks import Tick
-from gapless.delivery.subscribers.strand import State, Strand
+from gapless.delivery.subscribers.states import State
+from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.clients import (
     Begin,

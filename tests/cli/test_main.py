@@ -63,7 +63,7 @@ def test_a_wrong_command_line_exits_with_two(
 def test_an_interruption_is_quiet(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupt() -> doctor.Diagnosis:
+    def interrupt(**options: object) -> doctor.Diagnosis:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(doctor, "diagnose", interrupt)

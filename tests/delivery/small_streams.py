@@ -5,13 +5,14 @@ Posted messages arrive after a millisecond, in order; a test may lose what is un
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Context, Identity
 from gapless.core.parameters import DEFAULTS, Parameters, us
 from gapless.core.ticks import Tick
+from gapless.delivery.attachments import ShapeVersions
 from gapless.delivery.feed import Candidate
 from gapless.delivery.regimes import Vector
 from gapless.delivery.router import ReceiverRef, Router
@@ -60,6 +61,10 @@ class Node:
         """The ticks of all publications that were matched, once for each match."""
         self.vectors: list[Vector | None] = []
         """By which vectors tables were chosen."""
+        self.shapes: ShapeVersions = ()
+        """What it says of the cells between it and its feeder."""
+        self.reshaped: dict[str, ShapeVersions] = {}
+        """What it knows of the cells between it and some receivers; others may say what they like."""
         self.router = Router(self.context, self)
 
     def tables_for(
@@ -69,10 +74,10 @@ class Node:
         self.vectors.append(vector)
         return None if self.wanted is None else 1
 
-    def matching_tables(self, publication: Publication) -> int:
+    def matching_tables(self, publications: Sequence[Publication]) -> list[int]:
         assert self.wanted is not None
-        self.matched.append(publication.tick)
-        return int(self.wanted(publication))
+        self.matched += [each.tick for each in publications]
+        return [int(self.wanted(each)) for each in publications]
 
     def candidates(self, pubend: PubendId) -> list[Candidate]:
         del pubend
@@ -87,6 +92,13 @@ class Node:
     def may_feed(self, pubend: PubendId, receiver: ReceiverRef) -> bool:
         del pubend
         return receiver.name != "nearer"
+
+    def shape_versions(self, feeder: BrokerId) -> ShapeVersions:
+        del feeder
+        return self.shapes
+
+    def has_shape(self, receiver: ReceiverRef, versions: ShapeVersions) -> bool:
+        return receiver.name not in self.reshaped or versions == self.reshaped[receiver.name]
 
     def is_announced(self, pubend: PubendId) -> bool:
         return pubend in {STOCKS, BONDS}
@@ -112,8 +124,8 @@ class Node:
         elif isinstance(message, Frame):
             router.frame(message)
         elif isinstance(message, Silence):
-            for pubend, _, each, first in message.pieces:
-                router.silence(pubend, each, first)
+            for pubend, number, each, first in message.pieces:
+                router.silence(pubend, number, each, first)
         elif isinstance(message, Regime):
             router.regime(message)
         elif isinstance(message, Released):

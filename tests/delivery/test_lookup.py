@@ -65,6 +65,19 @@ def test_a_batch_that_is_partly_old_partly_remembered_and_partly_new_is_complete
     assert logged(bench) == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_a_batch_that_is_half_remembered_is_no_sign_of_an_earlier_stay() -> None:
+    bench = Bench(TINY)
+    session = bench.open()
+    first = bench.publish(session, 1, 1, 2, 3)
+    bench.sync()
+    bench.publish(session, 4, 4)  # now 3 and 4 are remembered, and 3 lies in a row with 1 and 2
+    bench.sync()
+    again = bench.publish(session, 1, 1, 2, 3)
+    settle(bench)
+    assert again == first
+    assert logged(bench) == [1, 2, 3, 4]
+
+
 def test_all_batches_of_a_client_that_reconnects_are_answered_by_one_reading() -> None:
     bench, ticks = bench_with(*range(1, 41))
     session = bench.open()

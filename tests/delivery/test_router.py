@@ -375,7 +375,7 @@ def test_a_new_feeder_hears_the_wish_to_advance_at_once() -> None:
 def test_who_waits_for_what_is_known_here_is_told_it() -> None:
     line = fed("pn", Parameters(silence_ms=100))
     line.publish(piece(21, 40))
-    line.nodes["n"].router.silence(STOCKS, piece(21, 40), first=True)
+    line.nodes["n"].router.silence(STOCKS, 2, piece(21, 40), first=True)
     line.say("r", Advance(STOCKS, 30))
     line.run(ms=5)
     assert line.pieces() == [piece(21, 40)]

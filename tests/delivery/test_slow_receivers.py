@@ -67,7 +67,7 @@ def test_what_it_missed_it_gets_when_it_asks() -> None:
     assert not frame.first
 
 
-def test_what_a_slow_receiver_asks_for_is_not_sent_either_and_asked_for_later() -> None:
+def test_what_a_slow_receiver_asks_for_is_not_sent_until_it_is_free_again() -> None:
     line = fed()
     full(line)
     line.publish(piece(21, 25, event(23, 1)))
@@ -76,8 +76,21 @@ def test_what_a_slow_receiver_asks_for_is_not_sent_either_and_asked_for_later() 
     line.run(ms=250)
     assert line.heard.get("r", []) == []
     free(line)
-    line.say("r", Nack(STOCKS, (TickRange(21, 25),)))
     line.run(ms=10)
+    assert line.ticks("r") == [23]
+
+
+def test_what_it_asked_for_and_nobody_here_knows_any_more_is_asked_for_again() -> None:
+    line = fed()
+    line.publish(piece(21, 25, event(23, 1)))
+    line.run(ms=10)
+    line.heard.clear()
+    full(line)
+    line.say("r", Nack(STOCKS, (TickRange(21, 25),)))
+    line.run(ms=250)
+    line.nodes["n"].router._routed[STOCKS].stream.forget_all()
+    free(line)
+    line.run(ms=100)
     assert line.ticks("r") == [23]
 
 

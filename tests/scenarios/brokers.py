@@ -6,8 +6,8 @@ millisecond over a link, a write a millisecond to the disk; nothing is random, s
 the same way.
 
 What a story may do: cut a link, both ways or one way; lose, hold or repeat messages that it
-describes; stop a disk; crash a broker, which loses what was not synced; set a clock. Sessions do not
-number their packets here (the datagram model of R1), so single messages can be lost. Clients only
+describes; stop a disk; crash a broker, which loses what was not synced; set a clock; change the tree
+and let brokers hear of it one by one. Sessions do not number their packets here (the datagram model of R1), so single messages can be lost. Clients only
 record. Events have labels, so that a story can say who got what.
 """
 
@@ -34,6 +34,7 @@ from gapless.core.machine import (
     LinkUp,
     Moment,
     Received,
+    Relink,
     Send,
     Tell,
     Write,
@@ -63,7 +64,7 @@ from gapless.messages.clients import (
     Subscribed,
     Unsubscribe,
 )
-from gapless.messages.overlay import Packet, Quality
+from gapless.messages.overlay import CellInfo, Packet, Quality
 from gapless.messages.records import (
     Append,
     Change,
@@ -182,6 +183,8 @@ class Node:
         self.clock_error = 0
         self.broker: Broker | None = None
         self.clients: dict[str, Client] = {}
+        self.peers: tuple[BrokerId, ...] = ()
+        """Whom it wants links with."""
 
 
 class World:
@@ -198,7 +201,7 @@ class World:
             line = chain.split("-")
             edges += [*pairwise(line)]
             names |= {cell: [cell] for cell in line if cell not in names}
-        topology = Topology.of(names | (cells or {}), edges)
+        topology = self.topology = Topology.of(names | (cells or {}), edges)
         self.now = us(s=10)
         self.nodes: dict[BrokerId, Node] = {}
         self.faults: list[Fault] = []
@@ -268,9 +271,10 @@ class World:
         around = self._around[node.cell]
         moment = self._moment(node)
         node.broker = Broker(name, node.cell, self.parameters, around, node.disk.load(), moment)
+        node.peers = tuple(peer for peer in around.all_brokers() if peer != name)
         self.happen(name, None)
-        for peer in around.all_brokers():
-            if peer != name and self.nodes[peer].broker is not None:
+        for peer in node.peers:
+            if self.nodes[peer].broker is not None:
                 self._connect(name, peer)
 
     def crash(self, name: BrokerId) -> None:
@@ -280,9 +284,8 @@ class World:
         node.disk.unsynced = []
         node.disk.stopped = False
         node.clients = {}
-        for peer in self._around[node.cell].all_brokers():
-            if peer != name:
-                self.happen(peer, LinkDown(name))
+        for peer in node.peers:
+            self.happen(peer, LinkDown(name))
 
     def restart(self, name: BrokerId, *, clock_back_s: int = 0) -> None:
         """Crash a broker and start it again, perhaps with its clock set back."""
@@ -318,6 +321,8 @@ class World:
                 self.after(SYNC_US, lambda: self._synced(node, broker))
             case Fetch():
                 self.after(SYNC_US, lambda: self._fetched(node, broker, effect))
+            case Relink(peers):
+                self._relink(node, peers)
 
     def _synced(self, node: Node, broker: Broker) -> None:
         if node.broker is broker and not node.disk.stopped:
@@ -327,6 +332,38 @@ class World:
     def _fetched(self, node: Node, broker: Broker, fetch: Fetch) -> None:
         if node.broker is broker:
             self.happen(node.name, Fetched(fetch.ticket, node.disk.rows(fetch)))
+
+    # --- the tree ----------------------------------------------------------------------------
+
+    def shift(self, moved: CellId, old: CellId, new: CellId) -> None:
+        """Let a cell leave its neighbour for a neighbour of that; no broker has heard of it yet."""
+        others = {moved: ({old}, {new}), old: ({moved}, set()), new: (set(), {moved})}
+        changed = []
+        for info in self.topology.cells:
+            lost, won = others.get(info.name, (set(), set()))
+            neighbours = tuple(sorted({*info.neighbours, *won} - lost))
+            version = info.shape_version + (neighbours != info.neighbours)
+            changed.append(CellInfo(info.name, info.brokers, neighbours, version))
+        self.topology = Topology(tuple(changed))
+
+    def hear_of_the_tree(self, *names: BrokerId, unused: tuple[CellId, ...] = ()) -> None:
+        """Let brokers take the tree as it is now; it is on their disks a millisecond later."""
+        for name in names:
+            broker = self[name]
+            version = broker.neighbourhood.version + 1
+            cell, reach = self.nodes[name].cell, self.parameters.reach
+            broker.reshape(self.topology.neighbourhood(cell, reach, version), unused=unused)
+            self.happen(name, None)
+
+    def _relink(self, node: Node, peers: tuple[BrokerId, ...]) -> None:
+        """Have the links that a broker wants, with those who want them too."""
+        before, node.peers = node.peers, peers
+        for peer in before:
+            if peer not in peers:
+                self.happen(peer, LinkDown(node.name))
+        for peer in peers:
+            if peer not in before and self.nodes[peer].broker is not None:
+                self._connect(node.name, peer)
 
     # --- links -------------------------------------------------------------------------------
 
@@ -346,7 +383,8 @@ class World:
         self._connect(one, other)
 
     def _connect(self, one: BrokerId, other: BrokerId) -> None:
-        if (one, other) not in self._cuts:
+        wanted = one in self.nodes[other].peers and other in self.nodes[one].peers
+        if wanted and (one, other) not in self._cuts:
             self.happen(one, LinkUp(other))
             self.happen(other, LinkUp(one))
 

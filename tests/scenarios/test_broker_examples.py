@@ -16,7 +16,8 @@ from gapless.delivery.istream import Stream
 from gapless.delivery.members import Membership
 from gapless.delivery.router import Router
 from gapless.delivery.subscribers.segments import Segment
-from gapless.delivery.subscribers.strand import FOREVER, Strand
+from gapless.delivery.subscribers.states import FOREVER
+from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subend import Subend
 from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.clients import Begin, BeginKind, Subscribed

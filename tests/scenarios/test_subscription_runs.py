@@ -22,10 +22,11 @@ from gapless.delivery.members import Claim, Membership
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.publishers import Publishers
 from gapless.delivery.router import Router
-from gapless.delivery.subscribers.segments import Segment
-from gapless.delivery.subscribers.strand import State, Strand
+from gapless.delivery.subscribers.catching import CatchUp
+from gapless.delivery.subscribers.states import State
+from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subscription import Subscription
-from gapless.messages.clients import OpenPubend, Order, PubendOpened, Refused, SetFilter
+from gapless.messages.clients import OpenPubend, Order, PubendOpened, Refused
 from gapless.messages.overlay import Quality
 from gapless.messages.records import Append, Change, PublisherRecord, RegimeRecord, Store
 from gapless.messages.streams import Frame, Nack, Publication
@@ -63,9 +64,9 @@ def test_a15_the_old_conjunctions_stay_until_every_stream_has_passed_the_change(
 
 
 def test_a15_with_the_old_conjunctions_gone_at_once_a_lost_event_is_answered_as_silence() -> None:
-    def replace(subscription: Subscription, client: str, call: SetFilter, wanted: Filter) -> None:
+    def replace(subscription: Subscription, asker: str, request: int, wanted: Filter) -> None:
         old = subscription.newest
-        begin_change(subscription, client, call, wanted)
+        begin_change(subscription, asker, request, wanted)
         subscription.host.leaf.disown(old.number)
 
     def disown_once(tables: Tables, owner: int) -> None:
@@ -144,7 +145,7 @@ def replay_while_events_come() -> tuple[list[str], list[str], int, State]:
         ann.say(f"live {number}")
         for _ in range(2):
             world.run(ms=1)
-            held = max(held, len(strand._held))
+            held = max(held, len(strand.catch_up.held))
     world.run(s=1)
     return x.events, [*ann.ticks], held, strand.state
 
@@ -157,20 +158,17 @@ def test_a19_only_the_last_stretch_of_a_replay_holds_live_events_and_few() -> No
 
 
 def test_a19_when_live_events_wait_for_the_whole_replay_they_pile_up() -> None:
-    def join_at_once(strand: Strand) -> None:
+    def join_at_once(catch_up: CatchUp) -> None:
+        strand = catch_up._strand
         horizon = strand.subend.horizon
         if horizon is not None and strand.segment.reached_by(strand.subend.served):
-            strand._join_at = horizon
+            catch_up.join_at = horizon
             strand.become(State.JOINING)
 
-    def hold_all(strand: Strand, segment: Segment, publication: Publication) -> None:
-        if strand.state is State.JOINING and publication.tick > strand._join_at:
-            strand._held.append(publication)
-        else:
-            take(strand, segment, publication)
+    def hold_all(catch_up: CatchUp, publications: list[Publication]) -> None:
+        catch_up.held += [each for each in publications if each.tick > catch_up.join_at]
 
-    take = Strand.take
-    with patched(Strand, "_try_to_join", join_at_once), patched(Strand, "take", hold_all):
+    with patched(CatchUp, "try_to_join", join_at_once), patched(CatchUp, "hold_back", hold_all):
         _, _, held, _ = replay_while_events_come()
     assert held > HELD_MAX
 

@@ -7,6 +7,7 @@ import pytest
 from gapless.core.errors import UsageError
 from gapless.sim.campaign import known_marks, run_many, summarise
 from gapless.sim.machine import load_factory
+from gapless.sim.reach import OUT_OF_REACH
 from gapless.sim.regressions import REGRESSIONS, Regression
 from gapless.sim.runner import run_options
 from tests.sim.test_plants import PLANTS
@@ -34,6 +35,13 @@ def test_a_summary_adds_runs_up() -> None:
     assert summary.violations == {}
     assert "a branch that is never taken" in summary.never_hit
     assert sum(summary.faults.values()) > 0
+
+
+def test_a_branch_that_no_run_can_take_is_told_apart_with_its_reason() -> None:
+    assert set(OUT_OF_REACH) <= set(known_marks()), "the list names what is no mark"
+    summary = summarise([], known=["reply astray", "log full"])
+    assert summary.never_hit == ["log full"]
+    assert summary.out_of_reach == {"reply astray": OUT_OF_REACH["reply astray"]}
 
 
 def test_a_summary_names_the_seeds_that_failed() -> None:

@@ -7,7 +7,7 @@ import pytest
 from gapless.core.ids import PubendId
 from gapless.messages.clients import Begin, BeginKind
 from gapless.messages.overlay import Quality
-from gapless.messages.records import Append, LogRow
+from gapless.messages.records import Append, Erase, LogRow, SubscriptionRecord
 from gapless.messages.streams import Publication
 from tests.sim.stage import LATEST, P, Q, Stage, started
 
@@ -211,6 +211,25 @@ def test_a_gap_where_nothing_kept_the_log_is_honest() -> None:
     assert stage.found() == []
 
 
+def test_a_gap_over_what_was_released_after_the_beginning_was_told_is_dishonest() -> None:
+    stage = started(durable=False)
+    stage.release(P, 10)
+    stage.checker.resumed(((P, 0),))  # from here on a hold keeps the log
+    stage.release(P, 20)
+    stage.checker.gap(P, 1, 20)
+    assert stage.found() == ["dishonest gap"]
+
+
+def test_a_gap_after_a_seek_may_go_as_far_as_the_log_is_released() -> None:
+    stage = started()
+    stage.get(P, 10, 20, 30)
+    stage.checker.sought(Begin(BeginKind.POSITION, ((P, 0),)), ((P, 0),))
+    stage.release(P, 20)
+    stage.checker.gap(P, 1, 20)
+    stage.get(P, 30, 40)
+    assert stage.found() == []
+
+
 def test_a_gap_in_a_durable_subscription_needs_an_expiry() -> None:
     stage = started()
     stage.get(P, 10)
@@ -225,6 +244,32 @@ def test_what_lies_between_the_position_and_a_gap_is_lost() -> None:
     stage.checker.resumed(((P, 0),))
     stage.checker.gap(P, 15, 30)
     assert stage.found() == ["lost"]
+
+
+# --- expiry -----------------------------------------------------------------------------------
+
+
+def test_a_subscription_that_expired_owes_nothing_and_begins_where_it_was_asked_to() -> None:
+    stage = started()
+    stage.get(P, 10)
+    stage.checker.expired(LATEST, ((P, 30), (Q, 0)))
+    stage.get(P, 40)
+    assert stage.found() == []
+    assert dict(stage.checker.position()) == {P: 40, Q: 0}
+
+
+def test_one_that_expired_and_was_asked_to_go_on_from_its_position_loses_nothing_after_it() -> None:
+    stage = started()
+    stage.get(P, 10)
+    stage.checker.expired(Begin(BeginKind.POSITION, ((P, 10),)), ((P, 20),))
+    assert stage.found() == ["lost"]
+
+
+def test_the_truth_counts_how_often_a_subscription_was_erased() -> None:
+    stage = started()
+    assert stage.truth.erased == {}
+    stage.truth.durable(stage.host, Erase(SubscriptionRecord.key_of("s")))
+    assert stage.truth.erased == {"s": 1}
 
 
 # --- total order ------------------------------------------------------------------------------

@@ -56,6 +56,18 @@ def test_a_cut_loses_a_suffix_and_nothing_in_the_middle() -> None:
         assert len(arrived) <= 60
 
 
+def test_a_skipped_packet_is_lost_from_the_middle_and_the_connection_goes_on() -> None:
+    world, left, right, link = two()
+    send(world, left, right, 1)
+    link.skips = True
+    send(world, left, right, 2)
+    send(world, left, right, 3)
+    pass_ms(world, 200)
+    assert machine(right).packets() == [1, 3]
+    assert world.faults == {"skipped packet": 1}
+    assert links_seen(right) == ["LinkUp"]
+
+
 def test_after_a_break_both_ends_hear_of_the_old_connection_and_then_of_the_new_one() -> None:
     world, left, right, link = two(stall=0.0, half_open=0.0)
     world.network.cut(link)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from gapless.core.errors import UsageError
 from gapless.sim.limits import TINY
-from gapless.sim.options import FAULT_KINDS, NetworkKind, Options, draw
+from gapless.sim.options import (
+    FAULT_KINDS,
+    RARE_FAULT_KINDS,
+    NetworkKind,
+    Options,
+    draw,
+    draw_ordinary,
+)
 from gapless.sim.shapes import SHAPES, tree
+from gapless.sim.situations import SITUATIONS
 
 DRAWN = [draw(seed) for seed in range(600)]
 
@@ -34,8 +44,40 @@ def test_everything_that_may_differ_does() -> None:
     assert {options.network for options in DRAWN} == set(NetworkKind)
     assert {options.cells for options in DRAWN} >= {1, 2, 3, 8, 15}
     assert {options.delta for options in DRAWN} == {0, 1, 2, 3}
-    assert {kind for options in DRAWN for kind in options.rates} == set(FAULT_KINDS)
-    assert {name for options in DRAWN for name in options.limits} == set(TINY)
+    assert {kind for options in DRAWN for kind in options.rates} == {
+        *FAULT_KINDS,
+        *RARE_FAULT_KINDS,
+    }
+    assert {name for options in DRAWN for name in options.limits} >= set(TINY)
+
+
+def test_most_seeds_are_as_they_were_drawn_and_the_others_have_one_situation() -> None:
+    ordinary = sum(draw_ordinary(options.seed) == options for options in DRAWN)
+    assert 0.6 < ordinary / len(DRAWN) < 0.8
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_a_situation_changes_a_seed_always_in_the_same_way_and_lawfully(name: str) -> None:
+    for seed in range(50):
+        options = draw_ordinary(seed)
+        changed = SITUATIONS[name](options, Random(seed))
+        assert changed == SITUATIONS[name](options, Random(seed))
+        assert changed != options
+        changed.parameters()
+        assert Options.of_json(changed.json()) == changed
+
+
+def test_what_breaks_stays_broken_for_at_least_the_shortest_time() -> None:
+    options = Options(down_ms_min=500, down_ms_max=800)
+    drawn = [options.down_us(Random(seed)) for seed in range(100)]
+    assert all(501_000 <= each <= 801_000 for each in drawn)
+
+
+def test_a_gap_is_lawful_only_where_a_log_may_go_while_it_is_needed() -> None:
+    assert not Options().forgiving
+    assert Options(expiry=True).forgiving
+    assert Options(expiry_s=1).forgiving
+    assert Options(limits={"log_bytes_max": 1_000}).forgiving
 
 
 def test_options_travel_as_json() -> None:

@@ -57,9 +57,10 @@ def double(self: Toy, effect: Any) -> list[Any]:
 
 def reverse(self: Toy, effect: Any) -> list[Any]:  # noqa: ARG001
     notice = delivery(effect)
-    if notice is None or len(notice.events) < 2:
+    if notice is None or notice.count < 2:
         return [effect]
-    return [Tell(effect.client, Delivery(notice.subscription, notice.events[::-1]))]
+    backwards = tuple((pubend, (each,)) for pubend, each in notice.events[::-1])
+    return [Tell(effect.client, Delivery(notice.subscription, backwards))]
 
 
 def invent_gap(self: Toy, effect: Any) -> list[Any]:

@@ -21,7 +21,8 @@ from gapless.delivery.pubend import Pubend
 from gapless.delivery.serving import Serving
 from gapless.delivery.subscribers.host import SubscriberHost
 from gapless.delivery.subscribers.reporting import Reporting
-from gapless.delivery.subscribers.strand import State, Strand
+from gapless.delivery.subscribers.states import State
+from gapless.delivery.subscribers.strand import Strand
 from gapless.messages.records import Append, LogRow, MemberRecord, RegimeRecord, Store
 from gapless.messages.streams import Attached, Piece, Publication
 from gapless.propagation.leaf import LeafTable
@@ -203,7 +204,7 @@ def test_an_event_that_differs_from_the_log_breaks_i2() -> None:
 
 
 def test_silence_over_what_somebody_is_owed_breaks_i3() -> None:
-    assert found(SilenceHonesty, (Routing, "matching_tables", lambda *_: 0)) == "I3"
+    assert found(SilenceHonesty, (Routing, "matching_tables", lambda _, events: [0] * len(events))) == "I3"
 
 
 def test_silence_that_a_broker_holds_wrongly_breaks_i3() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gapless.sim.options import Options, draw
+from gapless.sim.options import Options, draw_ordinary
 from gapless.sim.runner import Result, run_options
 from tests.sim.toy import TOY
 
 
 def toy_options(seed: int) -> Options:
-    return draw(seed).with_(total=0.0, best_effort=0.0)
+    return draw_ordinary(seed).with_(total=0.0, best_effort=0.0)
 
 
 def run_toy(seed: int, machine: str = TOY) -> Result:

@@ -14,6 +14,7 @@ A new life is on disk before anything else happens (R1). What comes before that 
 - :mod:`.routing`: what the overlay and the tables tell the router (R6, R7, R10, R25)
 - :mod:`.pubends`: pubends of this broker, and the calls of publishers (R27 to R33)
 - :mod:`.readers`: clients that read a log
+- :mod:`.inspection`: what operators ask to see
 """
 
 from gapless.broker.machine import Broker

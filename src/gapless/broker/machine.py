@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from gapless.broker.inspection import Inspection
 from gapless.broker.pubends import Pubends
 from gapless.broker.readers import Readers
+from gapless.broker.reshaping import Reshaping, newest
 from gapless.broker.routing import Routing
 from gapless.broker.tables import Tables
 from gapless.content.filter import Filter
@@ -26,6 +28,7 @@ from gapless.core.machine import (
     LinkUp,
     Moment,
     Received,
+    Stopping,
     Written,
 )
 from gapless.core.parameters import Parameters
@@ -33,7 +36,7 @@ from gapless.delivery.acks import Reports
 from gapless.delivery.feed import is_leaf_number
 from gapless.delivery.requests import Requests
 from gapless.delivery.router import Router
-from gapless.delivery.subscribers import Calls, Reporting, SubscriberHost, restore
+from gapless.delivery.subscribers import Calls, Operators, Reporting, SubscriberHost, restore
 from gapless.messages.clients import (
     HostRetired,
     ListPartitions,
@@ -89,6 +92,10 @@ def next_life(records: Iterable[Record], clock: int) -> int:
     return max([1, clock, *(life + 1 for life in stored)])
 
 
+def _nothing() -> None:
+    """Nobody waits."""
+
+
 class Broker:
     """One life of a broker, from what its disk holds."""
 
@@ -100,14 +107,18 @@ class Broker:
         neighbourhood: Neighbourhood,
         records: Iterable[Record],
         moment: Moment,
+        refused: Mapping[PubendId, str] | None = None,
     ) -> None:
+        """Begin a life. ``refused`` are pubends that cannot be brought back, each with the reason."""
         records = tuple(records)
         life = next_life(records, moment.clock)
         self.context = Context(Identity(broker, cell, life), parameters)
         self.context.now, self.context.clock = moment
         self._me = broker
-        self._neighbourhood = neighbourhood
+        self._configured = neighbourhood
+        self._reshaping = Reshaping(self, newest(neighbourhood, records))
         self._records = records
+        self.refused = dict(refused or {})
         self._early: list[Event] | None = []
         """What happens before the new life is on disk waits; nothing is sent before that (R1)."""
         self._posted: list[Any] = []
@@ -117,14 +128,22 @@ class Broker:
 
     def step(self, event: Event, moment: Moment) -> list[Effect]:
         """Take an event, or None if only time has passed; return what is to be done."""
+        return self.step_all((event,), moment)
+
+    def step_all(self, events: Iterable[Event], moment: Moment) -> list[Effect]:
+        """Take events that happened together; what follows from all of them goes out together.
+
+        For writes that became durable at once, and for publications that came at once.
+        """
         context = self.context
         context.now, context.clock = moment
-        if self._early is None:
-            self._happen(event)
-        elif isinstance(event, Written):
-            context.resume(event)
-        elif event is not None:
-            self._early.append(event)
+        for event in events:
+            if self._early is None:
+                self._happen(event)
+            elif isinstance(event, Written):
+                context.resume(event)
+            elif event is not None:
+                self._early.append(event)
         context.run_timers()
         if self._early is None:
             self._settle()
@@ -140,25 +159,30 @@ class Broker:
         """How often rare branches were taken."""
         return self.context.marks
 
+    @property
+    def neighbourhood(self) -> Neighbourhood:
+        """What this broker knows of the tree."""
+        return self._reshaping.neighbourhood
+
     # --- beginning -----------------------------------------------------------------------------
 
     def _begin(self) -> None:
         """The new life is on disk: make the rooms and bring back what they had."""
-        context, records = self.context, self._records
-        self.sessions = Sessions(context, self._neighbourhood, self)
-        self.announcements = Announcements(context, self._neighbourhood, self.sessions)
+        context, records, around = self.context, self._records, self.neighbourhood
+        self.sessions = Sessions(context, around, self)
+        self.announcements = Announcements(context, around, self.sessions)
         self.retirements = Retirements(context, self.sessions)
-        self.partitions = Partitions(context, self._neighbourhood, self.sessions)
+        self.partitions = Partitions(context, around, self.sessions)
         self.tables = Tables(
             context,
-            self._neighbourhood,
+            around,
             self._life_of,
             self.sessions.is_open,
             self._tables_changed,
         )
         self.routing = Routing(
             context,
-            self._neighbourhood,
+            around,
             self.sessions,
             self.announcements,
             self.tables.holdings,
@@ -180,18 +204,39 @@ class Broker:
         self.host.cut_of = self._cut_of
         self.calls = Calls(self.host)
         self.reporting = Reporting(self.host, self.calls.expire)
+        self.operators = Operators(self.host, self.calls)
         self.readers = Readers(self)
+        self.inspection = Inspection(self)
         for record in records:
             if isinstance(record, SubscriptionRecord):
                 self.calls.linger(restore(self.host, record))
         self.tables.begin()
         self.pubends.restore(records)
+        if around is not self._configured:
+            self._reshaping.relink()  # the driver knows only what is configured
         early, self._early, self._records = self._early or [], None, ()
         for event in early:
             self._happen(event)
 
     def _life_of(self, peer: BrokerId) -> int:
         return self.context.identity.life if peer == self._me else self.sessions.life_of(peer)
+
+    # --- the tree around -----------------------------------------------------------------------
+
+    def reshape(
+        self,
+        neighbourhood: Neighbourhood,
+        *,
+        unused: Collection[CellId] = (),
+        then: Callable[[], None] = _nothing,
+    ) -> None:
+        """Live in another neighbourhood, in one durable step; then go on (R13).
+
+        For the rooms that change the tree: one call is one operation, at this broker. ``unused``
+        are new neighbours behind which there never was a subscriber host.
+        """
+        assert self._early is None, "a broker must have begun before it is reshaped"
+        self._reshaping.reshape(neighbourhood, unused, then)
 
     # --- what happens --------------------------------------------------------------------------
 
@@ -218,6 +263,8 @@ class Broker:
                 self.readers.client_down(client)
             case ClientUp(client):
                 self.calls.client_up(client)
+            case Stopping():
+                self.reporting.save_acknowledgements()
             case None:
                 pass
 
@@ -229,7 +276,7 @@ class Broker:
             entries = tuple(self.partitions.table())
             self.context.tell(client, PartitionTable(request.request, entries))
             return
-        rooms = (self.pubends, self.calls, self.readers)
+        rooms = (self.pubends, self.calls, self.readers, self.inspection, self.operators)
         if not any(room.asked(client, request) for room in rooms):
             number = getattr(request, "request", 0)
             self.context.tell(client, Refused(number, f"{type(request).__name__} is no request"))
@@ -272,7 +319,7 @@ class Broker:
 
     def session_closed(self, peer: BrokerId) -> None:
         """A session is over, and what belonged to it."""
-        cell = self._neighbourhood.cell_of(peer)
+        cell = self.neighbourhood.cell_of(peer)
         if cell is not None:
             self.partitions.session_closed(peer, cell)
         self.tables.session_closed(peer)
@@ -306,7 +353,7 @@ class Broker:
                     if is_leaf_number(number):
                         self._to_leaf(pubend, piece)
                     else:
-                        self.router.silence(pubend, piece, first)
+                        self.router.silence(pubend, number, piece, first)
             case Nack():
                 self.router.nack(peer, message)
             case Attach():
@@ -384,9 +431,14 @@ class Broker:
     # --- pubends -------------------------------------------------------------------------------
 
     def _announcement(self, peer: BrokerId, message: Announce) -> None:
-        cell = self._neighbourhood.cell_of(peer)
-        if cell is not None and self.announcements.received(cell, message):
-            self.announced(message.pubend)
+        cell = self.neighbourhood.cell_of(peer)
+        before = self.announcements.get(message.pubend)
+        if cell is None or not self.announcements.received(cell, message):
+            return
+        self.announced(message.pubend)
+        known = self.announcements.get(message.pubend)
+        if known is not None and before is not None and known.direction != before.direction:
+            self.router.turn(message.pubend)
 
     def announced(self, pubend: PubendId) -> None:
         """There is news of a pubend: tell the rooms that look at its properties."""

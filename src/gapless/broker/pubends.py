@@ -16,6 +16,7 @@ from gapless.delivery.members import Membership
 from gapless.delivery.pubend import Pubend, PublishRefusedError
 from gapless.delivery.serving import Serving
 from gapless.messages.clients import (
+    Cause,
     OpenPubend,
     OpenPublisher,
     PubendOpened,
@@ -67,6 +68,8 @@ class Pubends:
             ):
                 by_kind.setdefault(type(record), {}).setdefault(record.pubend, []).append(record)
         for pubend, (record,) in by_kind.get(PubendRecord, {}).items():
+            if pubend in self._broker.refused:
+                continue
             self._host(
                 record,
                 *(
@@ -170,11 +173,28 @@ class Pubends:
     def _refuse(self, client: str, request: int, reason: str) -> None:
         self._context.tell(client, Refused(request, reason))
 
+    def _refuse_here(self, client: str, request: int, pubend: PubendId, reason: str) -> None:
+        """Refuse what is asked of a pubend; name the broker that has it, if it is another."""
+        known = None if pubend in self.hosted else self._broker.announcements.get(pubend)
+        if known is None:
+            self._refuse(client, request, reason)
+        else:
+            where = known.properties.broker
+            self._context.tell(client, Refused(request, reason, Cause.ELSEWHERE, where))
+
+    def _refuse_batch(self, client: str, call: Publish, reason: str) -> None:
+        """Refuse a batch; say so if its session is over, and whether there is a newer one (R28)."""
+        newest = self.hosted[call.pubend].session_of(call.publisher)
+        cause = Cause.OTHER
+        if newest != call.session:
+            cause = Cause.NOT_OPEN if newest is None else Cause.TAKEN_OVER
+        self._context.tell(client, Refused(call.request, reason, cause))
+
     def _open(self, client: str, call: OpenPubend) -> None:
         pubend = PubendId(call.name)
         reason = self._fault_of(call)
         if reason is not None:
-            self._refuse(client, call.request, reason)
+            self._refuse_here(client, call.request, pubend, reason)
         elif pubend in self.hosted:
             self._find(client, call, pubend)
         elif pubend in self._opening:
@@ -194,6 +214,8 @@ class Pubends:
         known = self._broker.announcements.get(pubend)
         hosted = self.hosted.get(pubend)
         if hosted is None:
+            if pubend in self._broker.refused:
+                return self._not_here(pubend)
             if known is not None:
                 where = known.properties.broker
                 return f"the pubend {call.name!r} is at the broker {where}; publish there"
@@ -262,7 +284,7 @@ class Pubends:
     def _open_publisher(self, client: str, call: OpenPublisher) -> None:
         hosted = self.hosted.get(call.pubend)
         if hosted is None:
-            self._refuse(client, call.request, self._not_here(call.pubend))
+            self._refuse_here(client, call.request, call.pubend, self._not_here(call.pubend))
             return
         if not 0 < len(call.publisher) <= _NAME_MAX:
             reason = f"a publisher's name has 1 to {_NAME_MAX} characters"
@@ -279,7 +301,7 @@ class Pubends:
     def _publish(self, client: str, call: Publish) -> None:
         hosted = self.hosted.get(call.pubend)
         if hosted is None:
-            self._refuse(client, call.request, self._not_here(call.pubend))
+            self._refuse_here(client, call.request, call.pubend, self._not_here(call.pubend))
             return
         try:
             hosted.publish(
@@ -288,15 +310,18 @@ class Pubends:
                 call.first,
                 call.events,
                 partial(self._published, client, call.request),
-                partial(self._refuse, client, call.request),
+                partial(self._refuse_batch, client, call),
             )
         except PublishRefusedError as error:
-            self._refuse(client, call.request, str(error))
+            self._refuse_batch(client, call, str(error))
 
     def _published(self, client: str, request: int, ticks: tuple[Tick, ...]) -> None:
         self._context.tell(client, Published(request, ticks))
 
     def _not_here(self, pubend: PubendId) -> str:
+        damage = self._broker.refused.get(pubend)
+        if damage is not None:
+            return f"the pubend {pubend} could not be brought back: {damage}"
         known = self._broker.announcements.get(pubend)
         if known is None:
             return f"there is no pubend {pubend} here; open it first"

@@ -9,7 +9,7 @@ from gapless.core.errors import FilterError
 from gapless.core.machine import Timer
 from gapless.core.parameters import us
 from gapless.delivery.requests import Errand
-from gapless.messages.clients import ReadLog, ReadPart, Refused
+from gapless.messages.clients import Cause, ReadLog, ReadPart, Refused
 from gapless.messages.overlay import Quality
 from gapless.messages.requests import ReadReply
 
@@ -43,6 +43,9 @@ class Readers:
             Filter(call.filter)
         except FilterError as error:
             return str(error)
+        damage = self._broker.refused.get(call.pubend)
+        if damage is not None:
+            return f"the pubend {call.pubend} could not be brought back: {damage}"
         known = self._broker.announcements.get(call.pubend)
         if known is None:
             return f"there is no pubend {call.pubend}, as far as this broker knows"
@@ -65,7 +68,7 @@ class Readers:
         def give_up() -> None:
             self._stop(key)
             reason = f"the broker of {call.pubend} cannot be reached now; try again later"
-            self._context.tell(client, Refused(call.request, reason))
+            self._context.tell(client, Refused(call.request, reason, Cause.TRY_LATER))
 
         timer = self._context.after(2 * us(ms=self._context.parameters.retry_max_ms), give_up)
         errand = self._broker.requests.read(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import Context
-from gapless.delivery.attachments import ReceiverRef
+from gapless.delivery.attachments import ReceiverRef, ShapeVersions
 from gapless.delivery.feed import Candidate
 from gapless.delivery.regimes import Vector
 from gapless.messages.overlay import Quality
@@ -47,6 +48,10 @@ class Routing:
         self._announcements = announcements
         self._holdings = holdings
 
+    def reshape(self, neighbourhood: Neighbourhood) -> None:
+        """Route in a tree that has changed (R13)."""
+        self._neighbourhood = neighbourhood
+
     # --- events ----------------------------------------------------------------------------------
 
     def tables_for(
@@ -63,9 +68,9 @@ class Routing:
         )
         return None if choice.tables is None else choice.mask
 
-    def matching_tables(self, publication: Publication) -> int:
-        """Return the tables that want a publication."""
-        return self._holdings.index.match(publication.attributes)
+    def matching_tables(self, publications: Sequence[Publication]) -> list[int]:
+        """Return for each publication the tables that want it."""
+        return self._holdings.index.match_batch([each.attributes for each in publications])
 
     # --- feeds -----------------------------------------------------------------------------------
 
@@ -117,6 +122,21 @@ class Routing:
             return at_home and receiver.name == self._identity.cell
         towards = self._direction(receiver.name)
         return towards is not None and towards != known.direction
+
+    def shape_versions(self, feeder: BrokerId) -> ShapeVersions:
+        """Return the shapes of the cells between a feeder and this broker, as this one knows them."""
+        cell = self._neighbourhood.cell_of(feeder)
+        return () if cell is None else self._neighbourhood.shapes_between(cell)
+
+    def has_shape(self, receiver: ReceiverRef, versions: ShapeVersions) -> bool:
+        """Say whether a receiver knows the cells between as this broker does.
+
+        Inside a cell it does not matter: a leaf is behind its cell in every shape, and at home
+        nothing is filtered.
+        """
+        if receiver.kind is not AttachKind.CELL or receiver.name not in self._neighbourhood:
+            return True
+        return versions == self._neighbourhood.shapes_between(receiver.name)
 
     def _direction(self, cell: CellId) -> CellId | None:
         return self._neighbourhood.direction(cell)

@@ -3,6 +3,9 @@
 The parts in :mod:`gapless.propagation` are passive; here they get sessions and time. Per neighbour
 cell one of its brokers is the source of the table of that direction. What changes is sent to those
 who asked in the present session, batched; what was lost shows in the next heartbeat and is asked for.
+
+When the tree around changes, edges appear and vanish with their tables. What this broker says then
+means something else in every direction, so it is said anew and whole, under a new name (R13).
 """
 
 from __future__ import annotations
@@ -28,14 +31,14 @@ class _Around:
     """The neighbourhood as propagation asks for it."""
 
     def __init__(self, neighbourhood: Neighbourhood) -> None:
-        self._neighbourhood = neighbourhood
+        self.neighbourhood = neighbourhood
 
     @property
     def version(self) -> int:
-        return self._neighbourhood.version
+        return self.neighbourhood.version
 
     def path_to(self, cell: CellId) -> tuple[CellId, ...] | None:
-        return self._neighbourhood.path(cell) if cell in self._neighbourhood else None
+        return self.neighbourhood.path(cell) if cell in self.neighbourhood else None
 
 
 class Tables:
@@ -56,7 +59,9 @@ class Tables:
         self._is_open = is_open
         self._changed = changed
         identity = context.identity
-        self.holdings = Holdings(identity, parameters, _Around(neighbourhood))
+        self._around = _Around(neighbourhood)
+        self.holdings = Holdings(identity, parameters, self._around)
+        self.holdings.take_shape(neighbourhood.shape_version(identity.cell))
         self.leaf = LeafTable(
             identity.shb,
             identity.life,
@@ -66,7 +71,7 @@ class Tables:
             bytes_max=parameters.frame_bytes_max,
         )
         for cell in neighbourhood.neighbours:
-            self.holdings.add_cell(cell)
+            self.holdings.add_cell(cell, neighbourhood.shape_version(cell))
         for peer in neighbourhood.peers:
             self.holdings.add_leaf(ShbId(peer, identity.cell))
         self._askers: dict[str, dict[BrokerId, None]] = {}
@@ -80,6 +85,61 @@ class Tables:
         self._flush_leaf()
         self._take_source(self.holdings.edges[str(self._context.identity.shb)], me)
         self._context.after(us(s=self._context.parameters.park_after_s), self._tidy)
+
+    # --- the tree around (R13) -----------------------------------------------------------------
+
+    def reshape(self, neighbourhood: Neighbourhood, *, gained: bool) -> None:
+        """Add and remove edges.
+
+        What came over a removed edge stays as old tables of the edge behind which that cell lies
+        now; if there is none, it is deleted. If a neighbour was ``gained`` that lay behind another
+        one before, what that one has said so far no longer shows who is behind it.
+        """
+        old, self._neighbourhood = self._neighbourhood, neighbourhood
+        self._around.neighbourhood = neighbourhood
+        holdings, own = self.holdings, self._context.identity.cell
+        holdings.take_shape(neighbourhood.shape_version(own))
+        for cell in neighbourhood.neighbours:
+            version = neighbourhood.shape_version(cell)
+            if cell not in holdings.edges:
+                holdings.add_cell(cell)
+            elif gained and version > old.shape_version(cell):
+                holdings.edges[cell].doubt(version)
+        for peer in neighbourhood.peers:
+            if str(ShbId(peer, own)) not in holdings.edges:
+                holdings.add_leaf(ShbId(peer, own))
+        self._remove_edges(old)
+        self._forget_askers()
+        self._plan_flush()
+
+    def _remove_edges(self, old: Neighbourhood) -> None:
+        """Remove the edges to cells and leaves that are no longer next to this broker."""
+        around = self._neighbourhood
+        for cell in old.neighbours:
+            if cell not in around.neighbours:
+                way = around.way(cell)
+                self.holdings.remove(cell, way[0] if way else None, self._context.now)
+        for peer in old.peers:
+            if peer not in around.peers:
+                self.holdings.remove(str(ShbId(peer, self._context.identity.cell)))
+
+    def _forget_askers(self) -> None:
+        """Tell a table no more to who lies in another direction now; it will ask for the right one."""
+        around = self._neighbourhood
+        for direction, asked in self._askers.items():
+            for peer in [*asked]:
+                cell = around.cell_of(peer)
+                towards = None if cell is None else around.direction(cell)
+                if direction != str(self.leaf.shb) and direction != towards:
+                    del asked[peer]
+
+    def find_sources(self) -> None:
+        """Take a source for every edge to a cell that has none, if there is a session with one."""
+        for cell in self._neighbourhood.neighbours:
+            edge = self.holdings.edges[cell]
+            there = [each for each in self._neighbourhood.brokers(cell) if self._is_open(each)]
+            if there and not edge.sources():
+                self._take_source(edge, there[0])
 
     # --- the leaf ------------------------------------------------------------------------------
 

@@ -1,23 +1,27 @@
-"""``gapless doctor``: what this installation is made of."""
+"""``gapless doctor``: what this installation is made of, and whether a broker could run here."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import shutil
+import socket
+import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
-from rich.table import Table
 from rich.text import Text
 
 from gapless import __version__
-from gapless.cli.output import console, print_json
+from gapless.cli.output import console, counted, facts, print_json, size
 from gapless.content import matching
 
-PACKAGES = ("numpy", "msgspec", "typer", "rich", "cython")
+PACKAGES = ("numpy", "msgspec", "typer", "rich", "uvloop", "cython")
 COMPILERS = ("cc", "gcc", "clang")
+DATABASE = "broker.db"
 ANSWER_SECONDS = 10
 """How long another program may take to tell its version."""
 
@@ -27,6 +31,18 @@ class Kernel(msgspec.Struct, frozen=True):
 
     name: str
     reason: str
+
+
+class DataFacts(msgspec.Struct, frozen=True):
+    """A data directory, as far as looking at it says."""
+
+    path: str
+    writable: bool
+    free_bytes: int
+    logs: int | None
+    """How many logs it has; None if there is no broker's data, or none that can be read."""
+    problem: str | None
+    """Why it cannot be used, if it cannot."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -40,10 +56,14 @@ class Diagnosis(msgspec.Struct, frozen=True):
     packages: dict[str, str | None]
     compiler: str | None
     java: str | None
+    sqlite: str
+    port: int
+    port_is_free: bool
+    data: DataFacts | None = None
 
 
-def diagnose() -> Diagnosis:
-    """Look at this process and at the programs on PATH."""
+def diagnose(*, data: Path | None = None, port: int = 7400) -> Diagnosis:
+    """Look at this process, at the programs on PATH, at a port and perhaps at a data directory."""
     return Diagnosis(
         gapless=__version__,
         python=f"{platform.python_version()} ({platform.python_implementation()})",
@@ -53,7 +73,42 @@ def diagnose() -> Diagnosis:
         packages={name: installed_version(name) for name in PACKAGES},
         compiler=next((first_line(name, "--version") for name in COMPILERS if find(name)), None),
         java=first_line("java", "-version"),
+        sqlite=sqlite3.sqlite_version,
+        port=port,
+        port_is_free=is_free(port),
+        data=None if data is None else look_at(data),
     )
+
+
+def is_free(port: int) -> bool:
+    """Whether a broker could listen on a port of this computer."""
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def look_at(data: Path) -> DataFacts:
+    """What can be said of a data directory without changing anything."""
+    from gapless.core.errors import StorageError
+    from gapless.storage import list_logs
+
+    place = next(each for each in (data, *data.absolute().parents) if each.exists())
+    writable, free = os.access(place, os.W_OK), shutil.disk_usage(place).free
+    logs, problem = None, None
+    if not place.is_dir():
+        problem = f"{place} is no directory"
+    elif not writable:
+        problem = f"{place} cannot be written to"
+    elif (data / DATABASE).exists():
+        try:
+            logs = len(list_logs(data))
+        except StorageError as error:
+            problem = str(error)
+    return DataFacts(str(data), writable, free, logs, problem)
 
 
 def installed_version(package: str) -> str | None:
@@ -90,9 +145,9 @@ def first_line(program: str, option: str) -> str | None:
     return lines[0] if lines else None
 
 
-def run(*, as_json: bool) -> None:
+def run(*, as_json: bool, data: Path | None = None, port: int = 7400) -> None:
     """Diagnose and show it."""
-    diagnosis = diagnose()
+    diagnosis = diagnose(data=data, port=port)
     if as_json:
         print_json(diagnosis)
     else:
@@ -101,18 +156,29 @@ def run(*, as_json: bool) -> None:
 
 def show(diagnosis: Diagnosis) -> None:
     """Print the diagnosis as a table."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
+    state = "is free" if diagnosis.port_is_free else "is in use, perhaps by a broker"
     rows = [
         ("gapless", diagnosis.gapless),
         ("python", f"{diagnosis.python} at {diagnosis.executable}"),
         ("platform", diagnosis.platform),
         ("kernel", f"{diagnosis.kernel.name}: {diagnosis.kernel.reason}"),
         *diagnosis.packages.items(),
+        ("sqlite", diagnosis.sqlite),
         ("C compiler", diagnosis.compiler),
         ("java", diagnosis.java),
+        ("port", f"{diagnosis.port} {state}"),
     ]
-    for name, fact in rows:
-        table.add_row(name, Text(fact) if fact is not None else Text("not found", style="dim"))
-    console().print(table)
+    if diagnosis.data is not None:
+        rows.append(("data", said_of(diagnosis.data)))
+    missing = Text("not found", style="dim")
+    console().print(facts((name, missing if fact is None else fact) for name, fact in rows))
+
+
+def said_of(data: DataFacts) -> str:
+    """A data directory in a sentence."""
+    if data.problem is not None:
+        return f"{data.path} cannot be used: {data.problem}"
+    holds = (
+        "holds nothing of a broker yet" if data.logs is None else f"has {counted(data.logs, 'log')}"
+    )
+    return f"{data.path} {holds}; {size(data.free_bytes)} are free there"

@@ -12,6 +12,7 @@ from gapless import Filter
 from gapless.cli.output import console, print_json
 from gapless.content.conjunction import EVERYTHING, Conjunction
 from gapless.content.expression import literal_text
+from gapless.content.matching.plan import AccessKind, Planner
 from gapless.content.values import Attributes, Value, check_attributes
 from gapless.content.valueset import ANY_NUMBER
 from gapless.core.errors import UsageError
@@ -32,6 +33,10 @@ class Explained(msgspec.Struct, frozen=True, omit_defaults=True):
     """One conjunction; without an event there is nothing to say of its parts."""
 
     text: str
+    found_by: str
+    """The condition by which events find it in an index."""
+    checked_last: str | None = None
+    """What the index cannot say, and is asked only of those that all else has let through."""
     matches: bool | None = None
     parts: tuple[Part, ...] = ()
 
@@ -62,17 +67,37 @@ def explain(filter_text: str, event: dict[str, Value | None] | None) -> Explanat
     """Take a filter apart and try an event on every part."""
     selector = Filter(filter_text)
     if event is None:
-        conjunctions = tuple(Explained(str(each)) for each in selector.conjunctions)
+        conjunctions = tuple(Explained(str(each), *lookup(each)) for each in selector.conjunctions)
         return Explanation(str(selector), conjunctions)
     return Explanation(
         str(selector),
         tuple(
-            Explained(str(each), each.matches(event), tuple(parts(each, event)))
+            Explained(str(each), *lookup(each), each.matches(event), tuple(parts(each, event)))
             for each in selector.conjunctions
         ),
         event,
         selector.matches(event),
     )
+
+
+def lookup(conjunction: Conjunction) -> tuple[str, str | None]:
+    """How an index finds a conjunction by itself, and what it leaves for the end.
+
+    Among others it may find it by another of its equalities, if that is shared by fewer.
+    """
+    plan = Planner().plan(conjunction)
+    access, left = plan.access, plan.check
+    match access.kind:
+        case AccessKind.EQUAL:
+            values = ", ".join(map(literal_text, access.values))
+            way = f"{access.attribute} equals {values}"
+        case AccessKind.PREFIX:
+            way = f"{access.attribute} begins with {literal_text(access.values[0])}"
+        case AccessKind.PRESENT:
+            way = f"{access.attribute} is there"
+        case _:
+            way = "every event looks at it"
+    return way, None if left is None else str(left)
 
 
 def parts(conjunction: Conjunction, event: Attributes) -> Iterator[Part]:
@@ -109,6 +134,8 @@ def show(explanation: Explanation) -> None:
         if each.matches is not None:
             line.append_text(verdict(holds=each.matches, yes="   matches", no="   does not match"))
         out.print(line)
+        checked = "" if each.checked_last is None else f"; then checked: {each.checked_last}"
+        out.print(Text(f"     looked up by: {each.found_by}{checked}", style="dim"))
         if each.parts:
             out.print(part_table(each.parts))
     if explanation.matches is not None:

@@ -1,45 +1,125 @@
-"""The entry point: options of all subcommands, exit codes, and what happens to errors.
+"""The entry point: which commands there are, exit codes, and what happens to errors.
 
-Exit codes: 0 done, 1 the simulator found a violation, 2 the command or its input was wrong, 130 interrupted.
+Exit codes:
+
+====  =============================================================================================
+0     done
+1     something was found: a violation by the simulator, damage in a log, a gap in a stream; or a
+      broker broke
+2     the command or its input was wrong
+3     a disk or a data directory cannot be used
+4     no broker could be reached, or none answered in time
+5     the broker refused
+130   interrupted
+====  =============================================================================================
 """
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from gapless import __version__
-from gapless.cli import doctor, explain
-from gapless.cli.output import print_error
-from gapless.core.errors import GaplessError, shortened
+from gapless.cli import (
+    benching,
+    durable,
+    local,
+    logs,
+    publishing,
+    showing,
+    subscribing,
+    tools,
+)
+from gapless.cli.options import Settings
+from gapless.cli.output import print_error, while_read
+from gapless.core.errors import (
+    ConnectionLostError,
+    DamagedError,
+    DeadlineError,
+    GapError,
+    GaplessError,
+    OutcomeUnknownError,
+    ProtocolError,
+    RefusedError,
+    StorageError,
+    UnavailableError,
+    shortened,
+)
 
+__all__ = ["app", "main"]
+
+EXIT_FOUND = 1
 EXIT_WRONG_INPUT = 2
+EXIT_DISK = 3
+EXIT_NO_BROKER = 4
+EXIT_REFUSED = 5
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 
+_EXIT_CODES: tuple[tuple[tuple[type[GaplessError], ...], int], ...] = (
+    # the first that fits
+    ((DamagedError, GapError), EXIT_FOUND),
+    ((StorageError,), EXIT_DISK),
+    (
+        (
+            ConnectionLostError,
+            DeadlineError,
+            OutcomeUnknownError,
+            ProtocolError,
+            UnavailableError,
+        ),
+        EXIT_NO_BROKER,
+    ),
+    ((RefusedError,), EXIT_REFUSED),
+)
 
-@dataclasses.dataclass
-class Settings:
-    """What the options say about the whole run; every command finds it in ``context.obj``."""
 
-    debug: bool = False
-    as_json: bool = False
+class _Commands(typer.core.TyperGroup):
+    """All commands: each ends quietly when nobody reads what it prints any more."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with while_read():
+            return super().invoke(ctx)
 
 
 app = typer.Typer(
     name="gapless",
+    cls=_Commands,
     help="Content-based publish/subscribe without gaps.",
+    epilog="Exit codes: 0 done, 1 something was found (damage, a gap, a violation), 2 wrong command "
+    "or input, 3 disk, 4 no broker reached or no answer in time, 5 refused, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+_LOCAL = "Run brokers"
+_CLIENTS = "Publish and subscribe"
+_OPERATE = "Operate"
+_TOOLS = "Tools"
+
+app.command("up", rich_help_panel=_LOCAL)(local.up)
+app.command("broker", rich_help_panel=_LOCAL)(local.broker)
+app.command("pub", rich_help_panel=_CLIENTS)(publishing.pub)
+app.command("sub", rich_help_panel=_CLIENTS)(subscribing.sub)
+app.command("status", rich_help_panel=_OPERATE)(showing.status)
+app.add_typer(showing.topology, name="topo", rich_help_panel=_OPERATE)
+app.command("subs", rich_help_panel=_OPERATE)(showing.subs)
+app.add_typer(durable.durable, name="durable", rich_help_panel=_OPERATE)
+app.command("partitions", rich_help_panel=_OPERATE)(showing.partitions)
+app.command("retire", rich_help_panel=_OPERATE)(showing.retire)
+app.add_typer(logs.log, name="log", rich_help_panel=_OPERATE)
+app.command("doctor", rich_help_panel=_TOOLS)(tools.doctor)
+app.command("explain", rich_help_panel=_TOOLS)(tools.explain)
+app.command("bench", rich_help_panel=_TOOLS)(benching.bench)
+app.add_typer(tools.simulator, name="sim", rich_help_panel=_TOOLS)
+app.command("protocol", rich_help_panel=_TOOLS)(tools.protocol)
 
 
 def _show_version(wanted: bool) -> None:
@@ -62,113 +142,20 @@ def _options(
     context.obj.debug = debug
 
 
-@app.command("doctor")
-def _doctor(
-    context: typer.Context,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Show what this installation is made of, and which matching kernel it uses."""
-    context.obj.as_json = as_json
-    doctor.run(as_json=as_json)
-
-
-@app.command("explain")
-def _explain(
-    context: typer.Context,
-    filter_text: Annotated[
-        str,
-        typer.Argument(metavar="FILTER", help="The filter's text; after -- if it begins with -."),
-    ],
-    event: Annotated[
-        str | None,
-        typer.Argument(metavar="EVENT", help="An event's attributes as a JSON object."),
-    ] = None,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Show what a filter means, and whether and why an event matches it."""
-    context.obj.as_json = as_json
-    explain.run(filter_text, event, as_json=as_json)
-
-
-simulator = typer.Typer(
-    help="Run simulated overlays with faults, and check every promise.",
-    no_args_is_help=True,
-)
-app.add_typer(simulator, name="sim")
-
-
-@simulator.command("run")
-def _sim_run(
-    context: typer.Context,
-    *,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 100,
-    start: Annotated[int, typer.Option(help="The first seed.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes to run them in.")] = 1,
-    machine: Annotated[
-        str | None, typer.Option(help="What to simulate, as module:name; the broker if not given.")
-    ] = None,
-    probes: Annotated[
-        bool, typer.Option(help="Check the invariants inside the brokers at every step.")
-    ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Run seeds; print a line a run and a summary."""
-    from gapless.cli import sim  # other commands should not wait for it
-
-    context.obj.as_json = as_json
-    code = sim.run(
-        seeds=seeds,
-        start=start,
-        workers=workers,
-        machine=machine,
-        probes=probes,
-        as_json=as_json,
-    )
-    raise typer.Exit(code)
-
-
-@simulator.command("replay")
-def _sim_replay(
-    context: typer.Context,
-    seed: Annotated[int, typer.Argument(help="The seed to run again.")],
-    *,
-    trace: Annotated[bool, typer.Option("--trace", help="Show every step.")] = False,
-    shrunk: Annotated[
-        bool, typer.Option("--shrink", help="Look for a smaller run that fails the same way.")
-    ] = False,
-    options_text: Annotated[
-        str | None,
-        typer.Option("--options", help="Options as JSON or a file with it, instead of a draw."),
-    ] = None,
-    machine: Annotated[
-        str | None, typer.Option(help="What to simulate, as module:name; the broker if not given.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Run one seed again and show what happens."""
-    from gapless.cli import sim  # other commands should not wait for it
-
-    context.obj.as_json = as_json
-    code = sim.replay(
-        seed,
-        options_text=options_text,
-        trace=trace,
-        shrunk=shrunk,
-        machine=machine,
-        as_json=as_json,
-    )
-    raise typer.Exit(code)
-
-
-def _filter_read_as_option(arguments: Sequence[str]) -> str | None:
-    """Find the argument of ``explain`` that begins like an option and is none."""
-    if "explain" not in arguments or "--" in arguments:
+def _filter_read_as_option(arguments: Sequence[str]) -> tuple[str, str] | None:
+    """Find the filter of a command that begins like an option and is none."""
+    command = next((each for each in arguments if each in {"explain", "sub"}), None)
+    if command is None or "--" in arguments:
         return None
-    behind = arguments[arguments.index("explain") + 1 :]
-    known = ("--json", "-h", "--help")
-    return next((each for each in behind if each.startswith("-") and each not in known), None)
+    behind = arguments[arguments.index(command) + 1 :]
+    found = (each for each in behind if each.startswith("-") and not each.startswith("--"))
+    mistaken = next((each for each in found if each not in {"-h", "-"}), None)
+    return None if mistaken is None else (command, mistaken)
+
+
+def exit_code(error: GaplessError) -> int:
+    """Return what an error ends the process with."""
+    return next((code for kinds, code in _EXIT_CODES if isinstance(error, kinds)), EXIT_WRONG_INPUT)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -178,22 +165,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         app(args=arguments, obj=settings, prog_name="gapless")
     except SystemExit as exit_:
-        if exit_.code == EXIT_WRONG_INPUT and (mistaken := _filter_read_as_option(arguments)):
+        if exit_.code == EXIT_WRONG_INPUT and (found := _filter_read_as_option(arguments)):
+            command, mistaken = found
             sys.stderr.write(
                 "hint: a filter that begins with - comes after --: "
-                f"gapless explain -- {shlex.quote(shortened(mistaken))}\n"
+                f"gapless {command} -- {shlex.quote(shortened(mistaken))}\n"
             )
         return exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
     except GaplessError as error:
         if settings.debug:
             traceback.print_exc()
         print_error(str(error), as_json=settings.as_json)
-        return EXIT_WRONG_INPUT
+        return exit_code(error)
+    except OSError as error:
+        if settings.debug:
+            traceback.print_exc()
+        where = "" if error.filename is None else f"{error.filename}: "
+        print_error(f"{where}{error.strerror or error}", as_json=settings.as_json)
+        return EXIT_DISK
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader, such as `head`, has seen enough.
-        sys.stdout = None
-        return 0
     return 0

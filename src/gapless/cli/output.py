@@ -1,21 +1,39 @@
-"""How every subcommand speaks: results on standard output, errors on standard error.
+"""How every subcommand speaks: results on standard output, errors and progress on standard error.
 
-With ``--json`` both are one JSON document. An error is one block: what was wrong, with the place
-where it was wrong, and nothing of our own insides.
+With ``--json`` both are one JSON document, or one a line where results are a stream. An error is one
+block: what was wrong, with the place where it was wrong, and nothing of our own insides.
 """
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
+import os
 import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from rich.console import Console
-from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+FILE_WIDTH = 1_000
+"""Columns of a table that goes to a file or a pipe."""
+
+_SIZES = ("bytes", "KB", "MB", "GB", "TB")
 
 
 def console() -> Console:
     """The console for results. Made for each use, so that a redirected stream is respected."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    # nobody's screen: nothing is folded
+    return Console(highlight=False, soft_wrap=True, width=FILE_WIDTH)
 
 
 def print_json(document: object) -> None:
@@ -24,11 +42,154 @@ def print_json(document: object) -> None:
     sys.stdout.write(text + "\n")
 
 
+def print_json_line(document: object) -> None:
+    """Print one JSON document on a line, and see that whoever reads it gets it now."""
+    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+    sys.stdout.flush()
+
+
 def print_error(problem: str, *, as_json: bool) -> None:
     """Print one error block."""
+    from rich.console import Console
+    from rich.text import Text
+
     if as_json:
         sys.stderr.write(msgspec.json.encode({"error": problem}).decode() + "\n")
         return
     # Soft wrap keeps the caret of a syntax error under its column.
     block = Text.assemble(("error: ", "bold red"), problem)
     Console(stderr=True, highlight=False, soft_wrap=True).print(block)
+
+
+@contextlib.contextmanager
+def while_read() -> Iterator[None]:
+    """End quietly when nobody reads the output any more, as after ``| head``."""
+    import typer
+
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # else Python would complain when it flushes once more in the end
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit from None
+
+
+def print_note(note: str) -> None:
+    """Say something beside the results."""
+    sys.stderr.write(note + "\n")
+    sys.stderr.flush()
+
+
+def records(value: Any) -> Any:
+    """Return structs of messages, which are arrays on the wire, as objects with named fields.
+
+    >>> from gapless.messages.clients import Waiting
+    >>> from gapless.core.ids import PubendId
+    >>> records((Waiting(PubendId("quotes"), "cut off"),))
+    [{'pubend': 'quotes', 'reason': 'cut off'}]
+    """
+    from enum import IntEnum
+
+    if isinstance(value, msgspec.Struct):
+        fields = msgspec.structs.fields(value)
+        return {each.name: records(getattr(value, each.name)) for each in fields}
+    if isinstance(value, IntEnum):
+        return value.name.lower()
+    if hasattr(value, "_fields"):  # an id, whose text says all
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): records(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [records(each) for each in value]
+    return value
+
+
+# --- for people ---------------------------------------------------------------------------------
+
+
+def facts(rows: Iterable[tuple[str, str | Text]]) -> Table:
+    """A table of names and what is to be said of each."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, fact in rows:
+        table.add_row(name, plain(fact))
+    return table
+
+
+def listing(*columns: str, rows: Iterable[Iterable[str | Text]]) -> Table:
+    """A table with a line a thing."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*map(plain, row))
+    return table
+
+
+def plain(text: str | Text) -> Text:
+    """A text as it is: what looks like markup is none."""
+    from rich.text import Text
+
+    return text if isinstance(text, Text) else Text(text)
+
+
+def counted(count: int, thing: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "event"), counted(1_200, "event")
+    ('1 event', '1,200 events')
+    """
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+def moment(microseconds: int) -> str:
+    """A tick, or another time in microseconds, as people write it.
+
+    >>> moment(1_700_000_000_000_000)
+    '2023-11-14T22:13:20.000Z'
+    >>> moment(0)
+    'the beginning'
+    """
+    if microseconds <= 0:
+        return "the beginning"
+    try:
+        found = dt.datetime.fromtimestamp(microseconds / 1_000_000, dt.UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(microseconds)
+    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def span(microseconds: int) -> str:
+    """A length of time, in the unit that suits it.
+
+    >>> span(900), span(1_500_000), span(7_300_000_000)
+    ('0.9 ms', '1.5 s', '2 h 1 min')
+    """
+    if microseconds < 1_000_000:
+        return f"{microseconds / 1_000:.1f} ms"
+    seconds = microseconds / 1_000_000
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, hours = int(seconds // 60) % 60, int(seconds // 3_600)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+    return f"{hours // 24} days"
+
+
+def size(count: int) -> str:
+    """A number of bytes, in the unit that suits it.
+
+    >>> size(17), size(12_345_678)
+    ('17 bytes', '12.3 MB')
+    """
+    amount, unit = float(count), 0
+    while amount >= 1_000 and unit + 1 < len(_SIZES):
+        amount, unit = amount / 1_000, unit + 1
+    return f"{count} bytes" if unit == 0 else f"{amount:.1f} {_SIZES[unit]}"

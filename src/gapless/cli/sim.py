@@ -88,6 +88,7 @@ def _show_summary(summary: Summary, failures: list[Result]) -> None:
         ("deliveries", f"{summary.deliveries:,}"),
         ("gaps", f"{summary.gaps:,}"),
         ("never hit", ", ".join(summary.never_hit) or "none"),
+        ("out of reach", ", ".join(summary.out_of_reach) or "none"),
     ]
     for name, fact in rows:
         table.add_row(name, Text(fact))

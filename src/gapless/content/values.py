@@ -9,7 +9,9 @@ nothing. Lone surrogates are not texts: no other program could read them. ``bool
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
+
+import msgspec
 
 from gapless.core.errors import AttributeValueError, shortened
 from gapless.core.limits import INT_MAX, INT_MIN
@@ -27,7 +29,8 @@ __all__ = [
 ]
 
 Number: TypeAlias = int | float
-Value: TypeAlias = bool | int | float | str
+Value: TypeAlias = bool | Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)] | float | str
+"""What an attribute may be; a message from outside is checked for it when it is read."""
 Attributes: TypeAlias = Mapping[str, Value | None]
 
 _Value = TypeVar("_Value", Number, Value)

@@ -4,7 +4,23 @@
 
     GaplessError
     ├── ProtocolError             what came over a connection cannot be understood
+    ├── ConnectionLostError       (also a ConnectionError) no broker can be talked to
+    ├── DeadlineError             (also a TimeoutError) not in time; nothing of it was done
+    ├── OutcomeUnknownError       it was sent and not answered: perhaps it was done
+    ├── GapError                  a log has lost events; has .pubend, .low, .high
+    ├── RefusedError              the broker says no, and why
+    │   ├── ElsewhereError        another broker has it; has .broker
+    │   ├── TakenOverError        a newer connection has it
+    │   └── UnavailableError      not now; try again later
+    ├── StorageError              a data directory cannot be used, or a write to it failed
+    │   ├── DiskFullError         no space is left; what was acknowledged is safe
+    │   ├── DamagedError          what was read is not what was written
+    │   ├── InUseError            another process uses it; has .holder
+    │   └── NewerFormatError      a newer program wrote it
     └── UsageError                the caller asked for something that cannot be
+        ├── ClosedError           (also a RuntimeError) it was closed before
+        ├── AddressError          (also a ValueError) not an address of brokers
+        ├── PositionError         (also a ValueError) not a position
         ├── FilterError           (also a ValueError)
         │   ├── FilterSyntaxError     the text is not a filter; has .position
         │   ├── FilterTypeError       (also a TypeError) not a text, value or operand of a filter
@@ -18,14 +34,30 @@ An error says what was wrong and what to do about it.
 from __future__ import annotations
 
 __all__ = [
+    "AddressError",
     "AttributeValueError",
+    "ClosedError",
+    "ConnectionLostError",
+    "DamagedError",
+    "DeadlineError",
+    "DiskFullError",
+    "ElsewhereError",
     "FilterError",
     "FilterLimitError",
     "FilterSyntaxError",
     "FilterTypeError",
+    "GapError",
     "GaplessError",
+    "InUseError",
     "IndexBusyError",
+    "NewerFormatError",
+    "OutcomeUnknownError",
+    "PositionError",
     "ProtocolError",
+    "RefusedError",
+    "StorageError",
+    "TakenOverError",
+    "UnavailableError",
     "UsageError",
     "shortened",
 ]
@@ -42,8 +74,76 @@ class ProtocolError(GaplessError):
     """What came over a connection is malformed, too large or out of place; that connection ends."""
 
 
+class ConnectionLostError(GaplessError, ConnectionError):
+    """No broker can be talked to, or the session ended before an answer came."""
+
+
+class DeadlineError(GaplessError, TimeoutError):
+    """Something was not done in time, and surely nothing of it will be."""
+
+
+class OutcomeUnknownError(GaplessError):
+    """A request was sent and no answer came: it may have been done, or be done later.
+
+    To publish again under another sequence may publish twice. Who must know asks the stream itself,
+    by reading it back.
+    """
+
+
+class GapError(GaplessError):
+    """The log of a pubend no longer has a range of ticks that was owed.
+
+    What was in it for this subscription is not known. The next event comes after the gap.
+
+    >>> raise GapError("quotes", 17, 20)
+    Traceback (most recent call last):
+    gapless.core.errors.GapError: the log of quotes no longer has the ticks from 17 to 20
+    """
+
+    def __init__(self, pubend: str, low: int, high: int) -> None:
+        self.pubend = pubend
+        self.low = low
+        self.high = high
+        super().__init__(pubend, low, high)
+
+    def __str__(self) -> str:
+        return f"the log of {self.pubend} no longer has the ticks from {self.low} to {self.high}"
+
+
+class RefusedError(GaplessError):
+    """The broker refused a request; nothing of it was done."""
+
+
+class ElsewhereError(RefusedError):
+    """Another broker has what was asked for; ``broker`` names it."""
+
+    def __init__(self, reason: str, broker: str = "") -> None:
+        self.broker = broker
+        super().__init__(reason)
+
+
+class TakenOverError(RefusedError):
+    """A newer connection has taken a durable subscription or the name of a publisher over."""
+
+
+class UnavailableError(RefusedError):
+    """What is asked for is not in reach, or not through yet; try again later."""
+
+
 class UsageError(GaplessError):
     """The caller asked for something that cannot be; asking again will not help."""
+
+
+class ClosedError(UsageError, RuntimeError):
+    """Something was used after it was closed, or before it was opened."""
+
+
+class AddressError(UsageError, ValueError):
+    """A text does not say where brokers are."""
+
+
+class PositionError(UsageError, ValueError):
+    """A text or a mapping is not a position."""
 
 
 class FilterError(UsageError, ValueError):
@@ -113,6 +213,35 @@ class IndexBusyError(UsageError, RuntimeError):
 
 class AttributeValueError(UsageError, TypeError):
     """An attribute of an event is not a bool, a 64-bit int, a float or a str."""
+
+
+class StorageError(GaplessError):
+    """A data directory cannot be used, or a write to it failed."""
+
+
+class DiskFullError(StorageError):
+    """No space is left. What was acknowledged is safe; with space again the broker can start."""
+
+
+class DamagedError(StorageError):
+    """What was read is not what was written. Nothing was deleted or repaired."""
+
+
+class NewerFormatError(StorageError):
+    """A newer program wrote the data directory, in a format that this one does not know."""
+
+
+class InUseError(StorageError):
+    """Another process uses the data directory; ``holder`` is its process id, as it wrote it."""
+
+    def __init__(self, directory: str, holder: str) -> None:
+        self.directory = directory
+        self.holder = holder
+        super().__init__(directory, holder)
+
+    def __str__(self) -> str:
+        by = f"process {self.holder}" if self.holder else "another process"
+        return f"{self.directory} is in use by {by}: stop it, or choose another data directory"
 
 
 def shortened(text: str) -> str:

@@ -14,6 +14,9 @@ INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
 """Integers are 64-bit: the greatest one."""
 
+SEQUENCE_MAX: Final = 2**62
+"""The highest sequence that a batch of a publisher may begin with: its last one fits too."""
+
 FILTER_TEXT_MAX: Final = 65_536
 """Characters in a filter's text. Parsing costs linear time; this bounds it at some milliseconds."""
 

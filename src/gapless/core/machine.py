@@ -40,8 +40,10 @@ __all__ = [
     "LinkUp",
     "Moment",
     "Received",
+    "Relink",
     "Room",
     "Send",
+    "Stopping",
     "Tell",
     "Timer",
     "Write",
@@ -126,6 +128,10 @@ class Asked(msgspec.Struct, frozen=True):
     request: Any
 
 
+class Stopping(msgspec.Struct, frozen=True):
+    """This life ends soon, in order: what would be written some time is written now."""
+
+
 class Written(msgspec.Struct, frozen=True):
     """A write is on disk. Writes become durable, and are reported, in the order of asking."""
 
@@ -152,6 +158,7 @@ Event: TypeAlias = (
     | ClientUp
     | ClientDown
     | Asked
+    | Stopping
     | Written
     | Fetched
     | None
@@ -200,7 +207,13 @@ class Fetch(msgspec.Struct, frozen=True):
     bytes_max: int
 
 
-Effect: TypeAlias = Send | Tell | Dismiss | Write | Fetch
+class Relink(msgspec.Struct, frozen=True):
+    """Have links with these brokers and no others: the neighbourhood is not as configured (R13)."""
+
+    peers: tuple[BrokerId, ...]
+
+
+Effect: TypeAlias = Send | Tell | Dismiss | Write | Fetch | Relink
 
 
 class Timer:

@@ -59,6 +59,21 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     cache_bytes: int = 67_108_864
     queue_bytes_max: int = 8_388_608
 
+    # connections
+    client_beat_ms: int = 5_000
+    """Broker and client say something at least so often; after four such times one is given up."""
+    connections_max: int = 10_000
+    greeting_ms: int = 5_000
+    """How long the other side of a new connection may take to introduce itself."""
+    link_silent_ms: int = 15_000
+    """A link on which nothing came for so long is closed and dialled anew."""
+    redial_ms: int = 50
+    redial_max_ms: int = 5_000
+    unwritten_bytes_max: int = 33_554_432
+    """While more waits for the disk, nothing more is read from those who publish."""
+    stop_ms: int = 5_000
+    """How long a broker that stops waits for its disk and for what is being sent."""
+
     # propagation
     change_batch_ms: int = 10
     table_flush_ms: int = 5
@@ -123,6 +138,7 @@ _RELATIONS = (
     ("attach_expiry_ms", "park_after_s", "a host must not be parked while it is still attached"),
     ("park_after_s", "legacy_ttl_s", "old tables must last until those they speak for are parked"),
     ("silence_ms", "dct_ms", "a silent stream must not look dead"),
+    ("session_dead_ms", "link_silent_ms", "a session must die before its link is given up"),
     ("regime_interval_ms", "silence_ms", "a new regime must not wait for the next silence"),
 )
 

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from gapless.core.limits import INT_MAX, INT_MIN
 
 __all__ = ["TICKS_PER_MS", "RangeSet", "Tick", "TickRange"]
 
-Tick: TypeAlias = int
+Tick: TypeAlias = Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
+"""A position in a stream; a message from outside is checked for its 64 bits when it is read."""
 
 TICKS_PER_MS: Final = 1_000
 

@@ -7,10 +7,10 @@ log where the pubend is at this broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
-from gapless.core.ids import BrokerId, PubendId
+from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
 from gapless.delivery.curiosity import Asked, Curious
@@ -19,7 +19,10 @@ from gapless.delivery.istream import Account, Stream
 from gapless.delivery.regimes import Regimes, Vector
 from gapless.messages.streams import AttachKind, Piece, Publication
 
-__all__ = ["Attachment", "Log", "ReceiverRef", "Routed", "Routing"]
+__all__ = ["Attachment", "Log", "ReceiverRef", "Routed", "Routing", "ShapeVersions"]
+
+ShapeVersions: TypeAlias = tuple[tuple[CellId, int], ...]
+"""How often the cells between two brokers were reshaped; those never reshaped are left out (R13)."""
 
 
 class ReceiverRef(NamedTuple):
@@ -41,7 +44,7 @@ class Routing(Protocol):
         effort it is empty (R33).
         """
 
-    def matching_tables(self, publication: Publication) -> int:
+    def matching_tables(self, publications: Sequence[Publication]) -> list[int]:
         """Return the tables that want a publication, a bit each."""
 
     def candidates(self, pubend: PubendId) -> list[Candidate]:
@@ -52,6 +55,12 @@ class Routing(Protocol):
 
     def may_feed(self, pubend: PubendId, receiver: ReceiverRef) -> bool:
         """Say whether a receiver lies beyond this broker, as seen from the pubend (R10)."""
+
+    def shape_versions(self, feeder: BrokerId) -> ShapeVersions:
+        """Return the shapes of the cells between a feeder and this broker, as this one knows them."""
+
+    def has_shape(self, receiver: ReceiverRef, versions: ShapeVersions) -> bool:
+        """Say whether a receiver knows the shapes of the cells between as this broker does (R13)."""
 
     def is_announced(self, pubend: PubendId) -> bool:
         """Say whether the pubend is known."""
@@ -90,14 +99,21 @@ class Attachment:
         "receiver",
         "refreshed",
         "sent",
+        "shape_versions",
         "silent",
         "waiting",
     )
 
     def __init__(
-        self, peer: BrokerId, number: int, receiver: ReceiverRef, curious: Curious
+        self,
+        peer: BrokerId,
+        number: int,
+        receiver: ReceiverRef,
+        curious: Curious,
+        shape_versions: ShapeVersions = (),
     ) -> None:
         self.peer = peer
+        self.shape_versions = shape_versions
         self.number = number
         self.receiver = receiver
         self.eager = False

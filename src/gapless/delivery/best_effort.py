@@ -60,6 +60,10 @@ class BestEffortPubend:
         self._sessions += 1
         then(self._publishers.open(publisher, self._context.clock, self._sessions))
 
+    def session_of(self, publisher: str) -> int | None:
+        """Return the session of a publisher that may publish, None if it is not open."""
+        return self._publishers.session_of(publisher)
+
     def publish(
         self,
         publisher: str,

@@ -6,21 +6,27 @@ left. A feeder is given up when its session dies, when it says that it cannot fe
 comes for too long. To a better candidate the feed moves only after that one has been there for a
 while and has answered; until then the old feeder goes on.
 
-Pieces are facts and are taken from any feeder, old or new; so moving loses and doubles nothing.
+Pieces are facts and are taken from any feeder, old or new; so moving loses and doubles nothing. There
+is one exception: when more lies behind the receiver than before, silence that was told for less is
+not true for all of it (R13). So the receiver raises its *scope*, which is a part of its attach
+numbers, asks anew, and takes no pieces of an older scope.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from gapless.core.ids import BrokerId, PubendId
+from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import Context, Timer
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
 from gapless.messages.streams import Attach, Attached, AttachKind, Detach, Unfed
 
-__all__ = ["Candidate", "Feed", "Receiver", "is_leaf_number"]
+__all__ = ["Candidate", "Feed", "Receiver", "is_leaf_number", "scope_of"]
+
+_NUMBERS_PER_SCOPE: Final = 2**32
+"""Attach numbers of one scope; a feed that asks a thousand times a second has enough for weeks."""
 
 
 class Candidate(NamedTuple):
@@ -56,6 +62,17 @@ def is_leaf_number(number: int) -> bool:
     return bool(number & 1)
 
 
+def scope_of(number: int) -> int:
+    """Return the scope in which an attach number was given."""
+    return number // _NUMBERS_PER_SCOPE
+
+
+def _no_shapes(feeder: BrokerId) -> tuple[tuple[CellId, int], ...]:
+    """A leaf is behind its cell in every shape."""
+    del feeder
+    return ()
+
+
 class Feed:
     """One receiver's feed of one pubend."""
 
@@ -69,14 +86,21 @@ class Feed:
         candidates: Callable[[], list[Candidate]],
         *,
         eager: bool = False,
+        shape_versions: Callable[[BrokerId], tuple[tuple[CellId, int], ...]] = _no_shapes,
+        scope: int = 0,
     ) -> None:
         self._context = context
+        self._shape_versions = shape_versions
+        self._way: tuple[tuple[CellId, int], ...] = ()
+        """The shapes of the cells between, as the last one was told who was asked."""
         self._pubend = pubend
         self._kind = kind
         self._name = receiver_name
         self._receiver = receiver
         self._candidates = candidates
-        self._count = 0
+        self._count = scope * _NUMBERS_PER_SCOPE
+        self._oldest = self._count
+        """Answers to questions with lower numbers are for a way that is no more (R13)."""
         self._numbers: dict[BrokerId, int] = {}
         """The attach number of each broker that was asked in the present session."""
         self._number = 0
@@ -98,6 +122,17 @@ class Feed:
         """Who feeds now."""
         return None if self._current is None else self._current.broker
 
+    @property
+    def has_its_way(self) -> bool:
+        """Whether the feeder is one that would be asked now, for the shape that it was told (R13)."""
+        current = self._current
+        return (
+            current is not None
+            and self._trial is None
+            and any(each.broker == current.broker for each in self._candidates())
+            and self._way == self._shape_versions(current.broker)
+        )
+
     def note_progress(self) -> None:
         """Something new came."""
         self._progress = self._context.now
@@ -108,6 +143,21 @@ class Feed:
             self.eager = eager
             if self._current is not None:
                 self._ask(self._current.broker, self._number)
+
+    def renew(self, scope: int) -> None:
+        """Ask anew and with new numbers, perhaps of a new scope: the way is another now (R13)."""
+        for broker, number in self._open_ends():
+            self._context.post(broker, Detach(self._pubend, number))
+        self._stop_trial()
+        self._numbers.clear()
+        self._better_since.clear()
+        self._count = max(self._count, scope * _NUMBERS_PER_SCOPE)
+        self._oldest = self._count + 2
+        self._pause_us = us(ms=self._context.parameters.retry_ms)
+        if self._current is not None:
+            self._lose()
+        else:
+            self._begin()
 
     def close(self) -> None:
         """End the feed."""
@@ -122,7 +172,9 @@ class Feed:
     def attached(self, peer: BrokerId, message: Attached) -> None:
         """A broker says that it feeds us."""
         trial = self._trial
-        if trial is not None and (peer, message.number) == (trial.candidate.broker, trial.number):
+        if message.number < self._oldest:
+            self._context.post(peer, Detach(self._pubend, message.number))
+        elif trial is not None and (peer, message.number) == (trial.candidate.broker, trial.number):
             self._switch(trial.candidate, message)
         elif peer == self.feeder:
             # a feeder has one attachment of a receiver, the last that was asked for
@@ -196,7 +248,9 @@ class Feed:
         return self._numbers[broker]
 
     def _ask(self, broker: BrokerId, number: int) -> None:
-        self._context.post(broker, Attach(self._pubend, number, self._kind, self._name, self.eager))
+        self._way = self._shape_versions(broker)
+        attach = Attach(self._pubend, number, self._kind, self._name, self.eager, self._way)
+        self._context.post(broker, attach)
 
     def _give_up_trial(self) -> None:
         self._stop_trial()

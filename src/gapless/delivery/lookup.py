@@ -68,11 +68,15 @@ class Found(msgspec.Struct):
         wanted = self.wanted
         return wanted.start <= sequences.start and sequences.stop <= wanted.stop
 
-    def take(self, publisher: str, rows: Iterable[LogRow]) -> None:
-        """Note what rows hold of the publisher."""
+    def take(self, publisher: str, rows: Iterable[LogRow], high: Tick) -> None:
+        """Note what rows hold of the publisher up to a tick.
+
+        The last row may go on above it, with what is remembered: met here, that would be met twice,
+        and count as another stay.
+        """
         for row in rows:
             for each in row.publications:
-                if each.publisher == publisher:
+                if each.publisher == publisher and each.tick <= high:
                     self.meet(each.sequence)
                     if each.sequence in self.wanted:
                         self.ticks[each.sequence] = each.tick
@@ -191,7 +195,7 @@ class LookUps:
             return
 
         def fetched(event: Fetched) -> None:
-            found.take(publisher, event.rows)
+            found.take(publisher, event.rows, high)
             if event.damaged is not None:
                 found.damage = event.damaged
                 self._damaged(event.damaged)

@@ -120,6 +120,11 @@ class Pubend(StreamEnd):
         """Return the regime of a tick: the last one that began at or before it."""
         return regime_at(self.regimes, tick, self._record.released)
 
+    @property
+    def log_bytes(self) -> int:
+        """How many bytes the log holds."""
+        return self._size.bytes
+
     # --- reading the log ---------------------------------------------------------------------
 
     def pieces_between(
@@ -163,6 +168,10 @@ class Pubend(StreamEnd):
         record = self._publishers.open(publisher, self._context.clock)
         self._lookups.fence(publisher)
         self._context.write((Store(record),), lambda: then(record))
+
+    def session_of(self, publisher: str) -> int | None:
+        """Return the session of a publisher that may publish, None if it is not open."""
+        return self._publishers.session_of(publisher)
 
     def publish(
         self,

@@ -39,6 +39,8 @@ __all__ = ["Events", "PublishRefusedError", "Publishers", "last_logged", "refuse
 FIRST_SEQUENCE: Final = 1
 """The lowest sequence: 0 says that nothing was published."""
 
+_EVERYTHING: Final = Filter("TRUE")
+
 Events = tuple[tuple[dict[str, Value], bytes], ...]
 """A batch as a client sends it: attributes and payload of each event."""
 
@@ -58,6 +60,8 @@ def last_logged(publishers: Iterable[PublisherRecord]) -> Tick:
 
 def refuse_unadvertised(advertised: Filter, events: Events) -> None:
     """Refuse a batch with an event that the pubend's advertisement does not cover (A22)."""
+    if advertised == _EVERYTHING:
+        return
     for attributes, _ in events:
         if not advertised.matches(attributes):
             raise PublishRefusedError(
@@ -109,6 +113,11 @@ class Publishers:
                 f"publisher {publisher!r} was opened again elsewhere; open it to go on"
             )
         return held
+
+    def session_of(self, publisher: str) -> int | None:
+        """Return the newest session of a publisher, None if it is not known."""
+        held = self._records.get(publisher)
+        return None if held is None else held.session
 
     def too_old(self, held: PublisherRecord, first: int, count: int) -> range:
         """Return those at the head of a batch that may be published, but below all remembered."""

@@ -8,6 +8,10 @@ withheld and told by a timer, many pubends in one message; everything else is se
 
 A router makes F only by filtering, and never claims a tick that it does not know: the receiver sees the
 gap and asks. What it cannot answer it asks its feeder for, once for all receivers.
+
+What a router was told silent is silent for those behind its cell. If more come to be behind it, it
+raises its *scope*: it forgets all that it was told, asks its feeders anew, and drops what still comes
+under an older scope (R13). What it has of its own log was never filtered, and stays.
 """
 
 from __future__ import annotations
@@ -16,10 +20,17 @@ from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick, TickRange
-from gapless.delivery.attachments import Attachment, Log, ReceiverRef, Routed, Routing
+from gapless.delivery.attachments import (
+    Attachment,
+    Log,
+    ReceiverRef,
+    Routed,
+    Routing,
+    ShapeVersions,
+)
 from gapless.delivery.cache import shrink
 from gapless.delivery.curiosity import Curious
-from gapless.delivery.feed import Feed
+from gapless.delivery.feed import Feed, scope_of
 from gapless.delivery.istream import Account
 from gapless.delivery.regimes import RegimeTeller
 from gapless.delivery.sending import Masks, Sender
@@ -71,6 +82,7 @@ class Router:
         self._teller = RegimeTeller(context)
         self._sender = Sender(context, routing, self._teller)
         self._attachment_count = 0
+        self._scope = 0
         context.after(us(ms=context.parameters.silence_ms), self._tell_silence)
         context.after(us(ms=context.parameters.attach_refresh_ms), self._expire)
 
@@ -117,6 +129,15 @@ class Router:
         routed = self._routed.get(pubend)
         return None if routed is None else routed.feeder
 
+    @property
+    def cached_bytes(self) -> int:
+        """What all streams keep to answer from, about."""
+        return self._account.bytes
+
+    def is_held_back(self, peer: BrokerId) -> bool:
+        """Say whether a peer is sent nothing of the streams, because too much waits for it."""
+        return peer in self._sender.slow
+
     def top(self, pubend: PubendId) -> Tick:
         """Return how far the stream has come, as far as this router knows."""
         routed = self._routed.get(pubend)
@@ -130,7 +151,7 @@ class Router:
         receiver = ReceiverRef(message.kind, message.receiver)
         routed = self._routed.get(pubend)
         held = None if routed is None else routed.attachments.get((peer, number))
-        if held is not None:
+        if held is not None and self._routing.has_shape(receiver, message.shape_versions):
             assert routed is not None
             held.refreshed = self._context.now
             held.eager = message.eager
@@ -138,12 +159,16 @@ class Router:
             if not held.waiting:
                 self._context.post(peer, Attached(pubend, number, held.sent, routed.relayed))
             return
-        reason = self._refusal(pubend, receiver)
+        reason = self._refusal(pubend, receiver, message.shape_versions)
         if reason is not None:
+            if held is not None and routed is not None:
+                self._drop(routed, (peer, number))
+                self._review_eager(routed)
             self._context.post(peer, Unfed(pubend, number, reason))
             return
         routed = self._get(pubend)
-        held = Attachment(peer, number, receiver, Curious(self._context.parameters))
+        curious = Curious(self._context.parameters)
+        held = Attachment(peer, number, receiver, curious, message.shape_versions)
         held.refreshed = self._context.now
         held.eager = message.eager
         for key, other in list(routed.attachments.items()):
@@ -223,9 +248,14 @@ class Router:
             routed.advanced = (max(tick, greatest), self._context.now)
             self._context.post(routed.feeder, Advance(pubend, max(tick, greatest)))
 
-    def _refusal(self, pubend: PubendId, receiver: ReceiverRef) -> UnfedReason | None:
+    def _refusal(
+        self, pubend: PubendId, receiver: ReceiverRef, shape_versions: ShapeVersions
+    ) -> UnfedReason | None:
         if not self._routing.is_announced(pubend):
             return UnfedReason.UNKNOWN_PUBEND
+        if not self._routing.has_shape(receiver, shape_versions):
+            self._context.mark("receiver knows another shape")
+            return UnfedReason.SHAPE
         if not self._routing.may_feed(pubend, receiver):
             return UnfedReason.NOT_NEARER
         if self._attachment_count >= self._context.parameters.attachments_max:
@@ -279,14 +309,22 @@ class Router:
         self._sender.slow.add(peer)
 
     def go_on(self, peer: BrokerId) -> None:
-        """Go on with what comes; a peer sees what it has missed as a gap, and asks (R40)."""
+        """Go on with what comes; a peer sees what it has missed as a gap, and asks (R40).
+
+        What it asked for meanwhile is answered now. Otherwise a peer that is slow most of the time
+        repeats its nacks, less and less often, and most of them come when it is slow.
+        """
         if peer not in self._sender.slow:
             return
         self._sender.slow.discard(peer)
         for routed in self._routed.values():
+            asked: list[TickRange] = []
             for attachment in routed.attachments.values():
                 if attachment.peer == peer and not attachment.waiting:
                     attachment.sent = max(attachment.sent, routed.stream.top)
+                    asked += attachment.curious.take(0, routed.stream.top)
+            if asked:
+                self.nack(peer, Nack(routed.pubend, tuple(asked)))
 
     # --- the own feed ------------------------------------------------------------------------
 
@@ -306,11 +344,11 @@ class Router:
 
     def frame(self, message: Frame) -> None:
         """Take knowledge with data."""
-        self._receive(message.pubend, message.piece, message.first)
+        self._receive(message.pubend, message.number, message.piece, message.first)
 
-    def silence(self, pubend: PubendId, piece: Piece, first: bool) -> None:
+    def silence(self, pubend: PubendId, number: int, piece: Piece, first: bool) -> None:
         """Take knowledge without data."""
-        self._receive(pubend, piece, first)
+        self._receive(pubend, number, piece, first)
 
     def regime(self, message: Regime) -> None:
         """Learn what a regime number means."""
@@ -372,6 +410,8 @@ class Router:
                 _FeedOwner(self, pubend),
                 lambda: self._routing.candidates(pubend),
                 eager=routed.is_eager,
+                shape_versions=self._routing.shape_versions,
+                scope=self._scope,
             )
 
     def _review_need(self, routed: Routed) -> None:
@@ -390,12 +430,15 @@ class Router:
 
     # --- knowledge ---------------------------------------------------------------------------
 
-    def _receive(self, pubend: PubendId, piece: Piece, first: bool) -> None:
+    def _receive(self, pubend: PubendId, number: int, piece: Piece, first: bool) -> None:
         routed = self._routed.get(pubend)
         if routed is None or routed.log is not None:
             return  # nobody here needs it any more, or it is our own
         if self._routing.is_best_effort(pubend):
             self._relay(routed, piece)
+            return
+        if scope_of(number) < self._scope:
+            self._context.mark("piece of an older scope")
             return
         if not routed.regimes.knows(piece.regime):
             self._ask_feeder(routed, RegimeWant(pubend, piece.regime))
@@ -457,6 +500,40 @@ class Router:
             }
             routed.regimes_asked[message.number] = self._context.now
             self._context.post(routed.feeder, message)
+
+    # --- the tree around (R13) ---------------------------------------------------------------
+
+    def reshape(self, *, wider: bool) -> None:
+        """Go on in a tree that has changed; ``wider`` if more is behind this cell than before.
+
+        Receivers that no longer lie beyond this broker, or that know another shape of the cells
+        between, are told so; those that have heard of the change ask again.
+        """
+        if wider:
+            self._scope += 1
+            self._context.mark("scope raised")
+        for routed in self._routed.values():
+            if wider and routed.log is None:
+                routed.stream.forget_all()
+            self._review_way(routed, wider=wider)
+
+    def turn(self, pubend: PubendId) -> None:
+        """A pubend lies in another direction than was thought."""
+        routed = self._routed.get(pubend)
+        if routed is not None:
+            self._review_way(routed, wider=False)
+
+    def _review_way(self, routed: Routed, *, wider: bool) -> None:
+        """End what is not on the way of a pubend any more, and ask anew for what is."""
+        for key, attachment in list(routed.attachments.items()):
+            receiver, versions = attachment.receiver, attachment.shape_versions
+            reason = self._refusal(routed.pubend, receiver, versions)
+            if reason is not None and reason is not UnfedReason.LIMIT:
+                self._drop(routed, key)
+                self._context.post(attachment.peer, Unfed(routed.pubend, attachment.number, reason))
+        if routed.feed is not None and (wider or not routed.feed.has_its_way):
+            routed.feed.renew(self._scope)
+        self._review_eager(routed)
 
     # --- sessions and time -------------------------------------------------------------------
 

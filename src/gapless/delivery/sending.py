@@ -16,7 +16,7 @@ from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.delivery.attachments import Attachment, Routed, Routing
-from gapless.delivery.knowledge import filtered, joined
+from gapless.delivery.knowledge import joined, publications_between, tick_of
 from gapless.delivery.regimes import RegimeTeller, Vector
 from gapless.messages.streams import AttachKind, Frame, Piece, Publication, Silence
 
@@ -32,12 +32,14 @@ class Masks:
         self._routing = routing
         self._found: dict[Tick, int] = {}
 
-    def of(self, publication: Publication) -> int:
-        """Return the tables that want a publication, a bit each."""
-        mask = self._found.get(publication.tick)
-        if mask is None:
-            mask = self._found[publication.tick] = self._routing.matching_tables(publication)
-        return mask
+    def of(self, publications: tuple[Publication, ...]) -> list[int]:
+        """Return for each publication the tables that want it, a bit each."""
+        found = self._found
+        missing = [each for each in publications if each.tick not in found]
+        if missing:
+            masks = self._routing.matching_tables(missing)
+            found.update(zip(map(tick_of, missing), masks, strict=True))
+        return [found[each.tick] for each in publications]
 
 
 class Sender:
@@ -179,15 +181,17 @@ class Sender:
         if not piece.publications:
             return piece
         tables = self._tables(routed, attachment, piece, best_effort=best_effort)
-        if tables is None and silent < piece.publications[0].tick:
+        publications = piece.publications
+        if silent >= publications[0].tick:
+            publications = publications_between(piece, silent + 1, piece.high)
+        if tables is not None:
+            found = masks.of(publications)
+            publications = tuple(
+                each for each, mask in zip(publications, found, strict=True) if mask & tables
+            )
+        if len(publications) == len(piece.publications):
             return piece
-
-        def passes(publication: Publication) -> bool:
-            if publication.tick <= silent:
-                return False
-            return tables is None or bool(masks.of(publication) & tables)
-
-        return filtered(piece, passes)
+        return Piece(piece.low, piece.high, piece.regime, piece.control_version, publications)
 
     def _is_wanted(
         self, routed: Routed, attachment: Attachment, piece: Piece, masks: Masks
@@ -196,7 +200,7 @@ class Sender:
         if not piece.publications:
             return False
         tables = self._tables(routed, attachment, piece)
-        return tables is None or any(masks.of(each) & tables for each in piece.publications)
+        return tables is None or any(mask & tables for mask in masks.of(piece.publications))
 
     def _tables(
         self, routed: Routed, attachment: Attachment, piece: Piece, *, best_effort: bool = False

@@ -7,11 +7,13 @@ under the same number after a reconnect: what is done twice has the effect of on
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Annotated
 
 import msgspec
 
 from gapless.content.values import Value
 from gapless.core.ids import PubendId
+from gapless.core.limits import SEQUENCE_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Partition, Quality
 from gapless.messages.streams import Publication
@@ -20,6 +22,7 @@ __all__ = [
     "Ack",
     "Begin",
     "BeginKind",
+    "Cause",
     "Credit",
     "Delivery",
     "Ended",
@@ -98,7 +101,7 @@ class Publish(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pubend: PubendId
     publisher: str
     session: int
-    first: int
+    first: Annotated[int, msgspec.Meta(le=SEQUENCE_MAX)]
     events: tuple[tuple[dict[str, Value], bytes], ...]
 
 
@@ -148,6 +151,9 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     credit: int = 0
     """How many events the client takes before it gives more credit."""
     expiry_s: int = 604_800
+    seeks: int = 0
+    """What the client was told last by ``Subscribed.seeks``: positions from before an operator's
+    seek do not count."""
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True):
@@ -163,6 +169,8 @@ class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     request: int
     position: PositionTuple
     waiting: tuple[Waiting, ...] = ()
+    seeks: int = 0
+    """How often an operator has moved it; a client says so when it comes back with a position."""
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -174,10 +182,20 @@ class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Delivery(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Matching events, in order."""
+    """Matching events, in order: runs of one pubend each."""
 
     subscription: str
-    events: tuple[tuple[PubendId, Publication], ...]
+    runs: tuple[tuple[PubendId, tuple[Publication, ...]], ...]
+
+    @property
+    def count(self) -> int:
+        """How many events there are."""
+        return sum(len(run) for _, run in self.runs)
+
+    @property
+    def events(self) -> list[tuple[PubendId, Publication]]:
+        """The events one by one, each with its pubend."""
+        return [(pubend, each) for pubend, run in self.runs for each in run]
 
 
 class Gap(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -299,8 +317,26 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     entries: tuple[Partition, ...]
 
 
+class Cause(IntEnum):
+    """What a client's program can do about a refusal; the reason is for people."""
+
+    OTHER = 0
+    """Nothing but to read the reason."""
+    NOT_OPEN = 1
+    """The publisher is not open here, or no more: open it to go on."""
+    ELSEWHERE = 2
+    """Another broker has what is asked for; the refusal names it."""
+    TAKEN_OVER = 3
+    """A newer connection has the subscription, or the name of the publisher."""
+    TRY_LATER = 4
+    """Something is not in reach or not through yet."""
+
+
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A request cannot be done; nothing of it was."""
 
     request: int
     reason: str
+    cause: Cause = Cause.OTHER
+    broker: str = ""
+    """Which broker has it, if it is elsewhere."""

@@ -11,6 +11,7 @@ from gapless.core.ids import BrokerId, CellId, PubendId
 
 __all__ = [
     "Announce",
+    "CellInfo",
     "Heartbeat",
     "Hello",
     "Packet",
@@ -32,6 +33,16 @@ class Quality(IntEnum):
     BEST_EFFORT = 1
 
 
+class CellInfo(msgspec.Struct, frozen=True, array_like=True):
+    """A cell: its brokers, and the cells it has an edge to."""
+
+    name: CellId
+    brokers: tuple[BrokerId, ...]
+    neighbours: tuple[CellId, ...]
+    shape_version: int = 1
+    """Counts the changes of ``neighbours``; 1 in a cell that was never reshaped."""
+
+
 class SessionId(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
     """One end of a session: the broker's life, and its how-manieth session with that peer."""
 
@@ -49,6 +60,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The peer's end, if a Hello of it was heard: then the session is open."""
     protocol: int
     topology_version: int
+    """Of the sender's neighbourhood."""
 
 
 class Packet(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -109,6 +121,8 @@ class Announce(msgspec.Struct, frozen=True, array_like=True, tag=True):
     path: tuple[CellId, ...]
     """Cells towards the pubend, nearest to the sender first, at most Δ + 1."""
     tombstone: bool = False
+    shape_version: int = 1
+    """Of the sender's cell: a way from before a reshape may lead elsewhere now (R13)."""
 
 
 class Partition(msgspec.Struct, frozen=True, array_like=True):

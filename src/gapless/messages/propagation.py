@@ -15,6 +15,8 @@ class TableId(msgspec.Struct, frozen=True, array_like=True, gc=False):
     broker: BrokerId
     life: int
     direction: str
+    shape_version: int = 1
+    """Of the broker's cell: what lies in a direction is another set after a reshape (R13)."""
 
 
 class TableWant(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from gapless.core.ids import Entry, Join, PubendId, ShbId, VirtualTime
+from gapless.core.ids import CellId, Entry, Join, PubendId, ShbId, VirtualTime
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Begin, Order, PositionTuple
-from gapless.messages.overlay import PubendProperties
+from gapless.messages.overlay import CellInfo, PubendProperties
 from gapless.messages.requests import HoldId
 from gapless.messages.streams import Publication
 
@@ -26,6 +26,7 @@ __all__ = [
     "LifeRecord",
     "LogRow",
     "MemberRecord",
+    "NeighbourhoodRecord",
     "PubendRecord",
     "PublisherRecord",
     "Record",
@@ -46,6 +47,20 @@ class LifeRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     def key(self) -> tuple[str, ...]:
         """There is one."""
         return ("life",)
+
+
+class NeighbourhoodRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The tree around this broker since it was last reshaped; before that, as configured (R13)."""
+
+    own: CellId
+    version: int
+    cells: tuple[CellInfo, ...]
+    """Nearest first."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """There is one."""
+        return ("neighbourhood",)
 
 
 class PubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -178,6 +193,10 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     """In total order: the tick of the last event that its client was sent."""
     untold: tuple[PubendId, ...] = ()
     """Pubends on which it began while its client was away, and of which that has not heard."""
+    seeks: int = 0
+    """How often an operator has moved it."""
+    sought: tuple[tuple[PubendId, int], ...] = ()
+    """Pubends on which a seek moved it that its client may not have seen, with that seek's number."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -192,6 +211,7 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
 
 Record: TypeAlias = (
     LifeRecord
+    | NeighbourhoodRecord
     | PubendRecord
     | RegimeRecord
     | MemberRecord

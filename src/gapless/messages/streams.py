@@ -79,6 +79,7 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The receiver's cell, or for a leaf its ``broker@cell``."""
     eager: bool = False
     shape_versions: tuple[tuple[CellId, int], ...] = ()
+    """Of the cells from the receiver's to the feeder's; those never reshaped are left out (R13)."""
 
 
 class Attached(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -97,6 +98,8 @@ class UnfedReason(IntEnum):
     NOT_NEARER = 1
     LIMIT = 2
     UNKNOWN_PUBEND = 3
+    SHAPE = 4
+    """The two know different shapes of the cells between them (R13)."""
 
 
 class Unfed(msgspec.Struct, frozen=True, array_like=True, tag=True):

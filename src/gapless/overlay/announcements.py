@@ -1,6 +1,17 @@
-"""Announcements: which pubends there are, and the way to each (R4, R5)."""
+"""Announcements: which pubends there are, and the way to each (R4, R5).
+
+When the tree around changes, the ways change with it. A path is longer than the neighbourhood is
+wide, so whoever is near the change finds the new way by itself. Who is farther off keeps its
+direction, and hears from there how the way goes on: the same announcement by another path (R13).
+
+Who had missed that, and is near the next change, finds a wrong way. So a way is *confirmed* only if
+it was told in the present shape of the teller's cell, by one whose own way is confirmed; this begins
+at the pubend. A way that is not confirmed gives way to one that is.
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 import msgspec
 
@@ -11,7 +22,10 @@ from gapless.messages.overlay import Announce, PubendProperties
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.sessions import Sessions
 
-__all__ = ["Announcements", "Known"]
+__all__ = ["UNCONFIRMED", "Announcements", "Known"]
+
+UNCONFIRMED: Final = 0
+"""The shape version with which a way is told that is not confirmed: less than that of any cell."""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -22,6 +36,10 @@ class Known(msgspec.Struct, frozen=True):
     path: tuple[CellId, ...]
     """The next cells on the way, nearest first, at most Δ + 1; empty in the home cell."""
     tombstone: bool = False
+    teller: CellId | None = None
+    """The cell that it was heard from; None for a pubend of this broker."""
+    shape_version: int = 1
+    """Of that cell, when it was heard."""
 
     @property
     def direction(self) -> CellId | None:
@@ -47,6 +65,39 @@ class Announcements:
             cell = self._neighbourhood.cell_of(peer)
             if cell is not None:
                 self.session_opened(peer, cell)
+
+    def reshape(self, neighbourhood: Neighbourhood) -> list[PubendId]:
+        """Find the ways in a tree that has changed; return the pubends whose way is another (R13).
+
+        What lay behind an edge that is gone for good is forgotten. If it is still somewhere, it is
+        announced from there.
+        """
+        self._neighbourhood = neighbourhood
+        changed = []
+        for pubend, known in [*self._known.items()]:
+            path = self._way(known.path)
+            if path is None:
+                self._context.mark("pubend lies behind no edge")
+                del self._known[pubend]
+                changed.append(pubend)
+            elif path != known.path:
+                self._known[pubend] = msgspec.structs.replace(known, path=path)
+                changed.append(pubend)
+        return changed
+
+    def _way(self, path: tuple[CellId, ...]) -> tuple[CellId, ...] | None:
+        """Return where a path leads now: as far as cells are known, then on as before."""
+        for place in reversed(range(len(path))):
+            way = self._neighbourhood.way(path[place])
+            if way is not None:
+                whole = (*way, *path[place + 1 :])
+                return whole[: self._context.parameters.reach + 1]
+        return None if path else path
+
+    def tell_all(self) -> None:
+        """Say again where all pubends lie: what was told in an older shape is not confirmed."""
+        for pubend, known in self._known.items():
+            self._tell(pubend, known)
 
     def get(self, pubend: PubendId) -> Known | None:
         """Return what is known of a pubend; None if nothing is, or if it is gone."""
@@ -82,14 +133,20 @@ class Announcements:
         if own in path or len(set(path)) < len(path):
             self._context.mark("announcement went in a circle")
             return False
-        held = self._known.get(announce.pubend)
-        if held is not None and held.version >= announce.version:
-            return False
         path = path[: self._context.parameters.reach + 1]
-        self._store(
-            announce.pubend,
-            Known(announce.version, announce.properties, path, announce.tombstone),
+        held = self._known.get(announce.pubend)
+        news = Known(
+            announce.version,
+            announce.properties,
+            path,
+            announce.tombstone,
+            cell,
+            announce.shape_version,
         )
+        if held is not None and not self._is_news(held, news):
+            self._confirm(announce.pubend, held, news)
+            return False
+        self._store(announce.pubend, news)
         if announce.tombstone:
             self._context.after(
                 us(s=self._context.parameters.tombstone_ttl_s),
@@ -97,8 +154,40 @@ class Announcements:
             )
         return True
 
+    def _is_news(self, held: Known, news: Known) -> bool:
+        """Say whether something was not known: a version, or the way, if that is to be believed.
+
+        Another direction is believed only from those who told the present one, or if that is not
+        confirmed: else a broker that has not heard of a change would lead all others astray.
+        """
+        if held.version != news.version:
+            return held.version < news.version
+        if held.path == news.path or held.teller is None:
+            return False
+        believed = held.direction == news.direction or held.teller == news.teller
+        return believed or (self._is_confirmed(news) and not self._is_confirmed(held))
+
+    def _confirm(self, pubend: PubendId, held: Known, news: Known) -> None:
+        """Note that what is known was told again, in a newer shape; if that confirms it, say so."""
+        if (held.version, held.path) != (news.version, news.path) or held.teller is None:
+            return
+        confirms = self._is_confirmed(news) and not self._is_confirmed(held)
+        if confirms or (held.teller == news.teller and held.shape_version < news.shape_version):
+            self._known[pubend] = news
+        if confirms:
+            self._tell(pubend, news)
+
+    def _is_confirmed(self, known: Known) -> bool:
+        around, teller = self._neighbourhood, known.teller
+        return teller is None or (
+            teller in around and known.shape_version >= around.shape_version(teller)
+        )
+
     def _store(self, pubend: PubendId, known: Known) -> None:
         self._known[pubend] = known
+        self._tell(pubend, known)
+
+    def _tell(self, pubend: PubendId, known: Known) -> None:
         for peer in self._sessions.open_peers():
             cell = self._neighbourhood.cell_of(peer)
             if cell is not None and self._concerns(cell, known):
@@ -119,6 +208,7 @@ class Announcements:
             known.properties,
             path[: self._context.parameters.reach + 1],
             known.tombstone,
+            self._neighbourhood.shape_version(own) if self._is_confirmed(known) else UNCONFIRMED,
         )
 
     def _bury(self, pubend: PubendId, version: int) -> None:

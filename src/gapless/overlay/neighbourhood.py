@@ -1,7 +1,8 @@
 """What a broker knows of the tree: the cells within Δ of its own, their brokers and edges.
 
-No broker needs the whole tree. The neighbourhood is durable and versioned; it changes only by the
-reshape operations, in one step each (R13).
+No broker needs the whole tree. The neighbourhood is versioned. It is as configured until the first
+reshape operation; from then on it is durable, and changes only by such operations, in one step each
+(R13).
 """
 
 from __future__ import annotations
@@ -13,16 +14,9 @@ import msgspec
 
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId, CellId
+from gapless.messages.overlay import CellInfo
 
 __all__ = ["CellInfo", "Neighbourhood", "Topology"]
-
-
-class CellInfo(msgspec.Struct, frozen=True):
-    """A cell: its brokers, and the cells it has an edge to."""
-
-    name: CellId
-    brokers: tuple[BrokerId, ...]
-    neighbours: tuple[CellId, ...]
 
 
 class Topology(msgspec.Struct, frozen=True):
@@ -117,6 +111,20 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         """Return the cells on the way to a cell: without the own one, with that cell."""
         return self._paths[cell]
 
+    def way(self, cell: CellId) -> tuple[CellId, ...] | None:
+        """Return the path to a cell, also to one just outside that a cell inside has an edge to."""
+        return self._ways.get(cell)
+
+    def shape_version(self, cell: CellId) -> int:
+        """Return how often a cell has had other neighbours; 1 if never, or if it is not known."""
+        found = self._by_name.get(cell)
+        return 1 if found is None else found.shape_version
+
+    def shapes_between(self, cell: CellId) -> tuple[tuple[CellId, int], ...]:
+        """Return the shape versions from the own cell to another, without those never reshaped."""
+        versions = ((name, self.shape_version(name)) for name in (self.own, *self.path(cell)))
+        return tuple(sorted((name, version) for name, version in versions if version > 1))
+
     def direction(self, cell: CellId) -> CellId | None:
         """Return the neighbour cell on the way; None for the own cell and for cells too far off."""
         path = self._paths.get(cell)
@@ -146,6 +154,14 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
                 if neighbour in self._by_name and neighbour not in paths:
                     paths[neighbour] = (*paths[cell.name], neighbour)
         return paths
+
+    @cached_property
+    def _ways(self) -> dict[CellId, tuple[CellId, ...]]:
+        ways = dict(self._paths)
+        for cell in self.cells:
+            for neighbour in cell.neighbours:
+                ways.setdefault(neighbour, (*self._paths[cell.name], neighbour))
+        return ways
 
 
 def _check_brokers(brokers: dict[CellId, list[BrokerId]]) -> None:

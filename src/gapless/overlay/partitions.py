@@ -53,6 +53,14 @@ class Partitions:
         self._reached: set[CellId] = set()
         """The cells that were reached in this life."""
 
+    def reshape(self, neighbourhood: Neighbourhood) -> None:
+        """Forget cells that are no longer around: who was left is not lost (R13)."""
+        self._neighbourhood = neighbourhood
+        self._reached = {cell for cell in self._reached if cell in neighbourhood}
+        for info in self._own():
+            if not any(cell in neighbourhood for cell in info.partition.cells):
+                self._heal(info, None)
+
     # --- what people ask -----------------------------------------------------------------------
 
     def table(self) -> list[Partition]:

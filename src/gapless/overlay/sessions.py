@@ -107,14 +107,40 @@ class Sessions:
     def __init__(self, context: Context, neighbourhood: Neighbourhood, listener: Listener) -> None:
         self._context = context
         self._listener = listener
-        self._peers = {
-            broker: _Peer(neighbourhood.cell_of(broker) or "")
-            for broker in neighbourhood.all_brokers()
-            if broker != context.identity.broker
-        }
+        self._peers: dict[BrokerId, _Peer] = {}
+        self._former: dict[BrokerId, SessionId] = {}
+        """The last session with brokers that are no longer around: if one returns, numbers grow on."""
+        self._version = 0
+        self._admit(neighbourhood)
         self._beat_us = us(ms=context.parameters.heartbeat_ms)
         self._dead_us = us(ms=context.parameters.session_dead_ms)
         context.after(self._beat_us, self._tick)
+
+    def _admit(self, neighbourhood: Neighbourhood) -> None:
+        """Have a place for every broker of the neighbourhood, nearest cells first."""
+        self._version = neighbourhood.version
+        self._peers = {
+            broker: self._peers.get(broker) or self._newcomer(broker, neighbourhood)
+            for broker in neighbourhood.all_brokers()
+            if broker != self._context.identity.broker
+        }
+
+    def _newcomer(self, broker: BrokerId, neighbourhood: Neighbourhood) -> _Peer:
+        made = _Peer(neighbourhood.cell_of(broker) or "")
+        made.mine = self._former.pop(broker, made.mine)
+        return made
+
+    def reshape(self, neighbourhood: Neighbourhood) -> None:
+        """End the sessions with brokers that are no longer around; others go on (R13).
+
+        Who is new is greeted when its link is up; until then its greetings are a stranger's.
+        """
+        around = set(neighbourhood.all_brokers())
+        for peer, held in self._peers.items():
+            if peer not in around:
+                self._close(peer, held)
+                self._former[peer] = held.mine
+        self._admit(neighbourhood)
 
     # --- what others ask ---------------------------------------------------------------------
 
@@ -199,7 +225,8 @@ class Sessions:
 
     def _say_hello(self, peer: BrokerId, held: _Peer) -> None:
         identity = self._context.identity
-        hello = Hello(identity.broker, identity.cell, held.mine, held.theirs, PROTOCOL, 0)
+        ends = (held.mine, held.theirs)
+        hello = Hello(identity.broker, identity.cell, *ends, PROTOCOL, self._version)
         self._context.effects.append(Send(peer, hello))
 
     def _hello(self, peer: BrokerId, held: _Peer, hello: Hello) -> None:

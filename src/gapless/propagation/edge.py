@@ -11,6 +11,10 @@ return, its old table is joined into the one *legacy* table of the edge, and nev
 again. Old tables go when current ones claim as much, and after a time.
 
 So an edge has at most one table a broker of its direction, and one more (I14).
+
+When a cell gets a new neighbour that was behind an old one before, the tables of the old one still
+name hosts that lie behind the new one. They may filter, for more conjunctions only let more pass,
+but they say nothing of places until they were made in the new shape (R13, R23).
 """
 
 from __future__ import annotations
@@ -101,6 +105,8 @@ class Edge:
         self.settled = False
         self.revision = 0
         self.watchers: list[Watcher] = []
+        self._shape_version = 1
+        """In which shape of the neighbour cell tables must be made to say where hosts are."""
         self._places = places
         self._index = index
         self._budget = budget
@@ -151,6 +157,25 @@ class Edge:
     def legacy(self) -> Table | None:
         """The table into which old ones were joined."""
         return None if self._legacy is None else self._legacy.table
+
+    # --- where hosts are (R13, R23) ----------------------------------------------------------
+
+    def doubt(self, shape_version: int) -> None:
+        """Hosts behind this edge may have moved: believe tables of that shape and later ones."""
+        self._shape_version = shape_version
+        self._touch(moved=True)
+
+    def placing(self) -> tuple[Table, ...]:
+        """Return the tables that say where hosts are."""
+        return tuple(
+            table for table in self.tables() if table.name.shape_version >= self._shape_version
+        )
+
+    def places(self, shb: ShbId) -> bool:
+        """Say whether a table shows that a host is behind this edge."""
+        if self._shape_version == 1:
+            return shb in self._hosts
+        return any(shb in table.entries for table in self.placing())
 
     def entry(self, shb: ShbId) -> Entry | None:
         """Return the greatest entry of a host."""
@@ -260,6 +285,13 @@ class Edge:
             if held.since is not None and held.since <= before:
                 self._discard(held)
 
+    def inherit(self, other: Edge, now: int) -> None:
+        """Keep as legacy what came over an edge that is removed and led where this one leads."""
+        assert self.leaf is None, "a host's tables come from nobody else"
+        tables = other.tables()
+        if tables:
+            self._keep_as_legacy(tables, now)
+
     def clear(self) -> None:
         """Forget everything: the edge is removed (R13)."""
         for held in (*self._held.values(), *self.held()):
@@ -279,17 +311,23 @@ class Edge:
             self._legacy = held
             self._touch(moved=True)
         else:
-            old = [table] if self.legacy is None else [self.legacy, table]
-            since = max(since, 0 if self._legacy is None else self._legacy.since or 0)
-            made = joined(self.name, old, budget=self._budget, merge=self._merge)
-            legacy = Held("", None, 0, self._index.number())
-            legacy.since = since
-            legacy.receiver.table = made
-            self._admit(legacy, made)
-            for gone in (held, self._legacy):
-                if gone is not None:
-                    self._discard(gone)
-            self._legacy = legacy
+            self._keep_as_legacy((table,), since, held)
+
+    def _keep_as_legacy(
+        self, tables: tuple[Table, ...], since: int, held: Held | None = None
+    ) -> None:
+        """Join tables into the legacy table; ``held`` is where they were, if it was here."""
+        old = tables if self.legacy is None else (self.legacy, *tables)
+        since = max(since, 0 if self._legacy is None else self._legacy.since or 0)
+        made = joined(self.name, old, budget=self._budget, merge=self._merge)
+        legacy = Held("", None, 0, self._index.number())
+        legacy.since = since
+        legacy.receiver.table = made
+        self._admit(legacy, made)
+        for gone in (held, self._legacy):
+            if gone is not None:
+                self._discard(gone)
+        self._legacy = legacy
 
     def _admit(self, held: Held, table: Table) -> None:
         added = tuple(table.conjunctions.values())

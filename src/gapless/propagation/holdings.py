@@ -39,6 +39,7 @@ class Holdings:
         self.edges: dict[str, Edge] = {}
         self.out: dict[CellId, OutTable] = {}
         self._identity = identity
+        self._shape_version = 1
         self._parameters = parameters
         self._merge = merge
         self._places = Places()
@@ -48,22 +49,43 @@ class Holdings:
 
     # --- the tree around -----------------------------------------------------------------------
 
-    def add_cell(self, cell: CellId) -> Edge:
-        """Add the edge to a neighbour cell, unsettled, and a table for its direction."""
-        parameters, identity = self._parameters, self._identity
+    def take_shape(self, shape_version: int) -> bool:
+        """Note the shape of the own cell; say whether all tables have other names now (R13)."""
+        if shape_version == self._shape_version:
+            return False
+        self._shape_version = shape_version
+        for direction, out in self.out.items():
+            out.sender.rename(self._name(direction))
+        return True
+
+    def _name(self, direction: CellId) -> TableId:
+        identity = self._identity
+        return TableId(identity.broker, identity.life, direction, self._shape_version)
+
+    def add_cell(self, cell: CellId, shape_version: int = 1) -> Edge:
+        """Add the edge to a neighbour cell, unsettled, and a table for its direction.
+
+        If the own cell was ever reshaped, what a neighbour has said in an older shape than this is
+        not passed on: it may be of hosts in that very direction.
+        """
+        parameters = self._parameters
         out = self.out[cell] = OutTable(
-            TableId(identity.broker, identity.life, cell),
+            self._name(cell),
             budget=parameters.table_conjunctions_max,
             merge=self._merge,
             log_max=parameters.delta_log_max,
             bytes_max=parameters.frame_bytes_max,
         )
+        out.only_placing = self._shape_version > 1
         for edge in self.edges.values():
             out.watch(edge)
         for pubend, (version, advertisement) in self._announced.items():
             if self._directions[pubend] == cell:
                 out.announce(pubend, version, advertisement)
-        return self._add(cell, None)
+        edge = self._add(cell, None)
+        if shape_version > 1:
+            edge.doubt(shape_version)
+        return edge
 
     def add_leaf(self, shb: ShbId) -> Edge:
         """Add the edge to the leaf of a broker of the own cell."""
@@ -85,9 +107,14 @@ class Holdings:
                 out.watch(edge)
         return edge
 
-    def remove(self, name: str) -> None:
-        """Remove an edge with all its tables (R13)."""
+    def remove(self, name: str, heir: str | None = None, now: int = 0) -> None:
+        """Remove an edge with all its tables (R13).
+
+        If what lay behind it is now behind another edge, that one inherits them as old tables.
+        """
         edge = self.edges.pop(name)
+        if heir is not None:
+            self.edges[heir].inherit(edge, now)
         for direction, out in self.out.items():
             if direction != name:
                 out.unwatch(edge)

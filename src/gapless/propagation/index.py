@@ -58,7 +58,7 @@ class TableIndex:
 
     def match_batch(self, events: Iterable[Attributes]) -> list[int]:
         """Return the masks for several events, in their order."""
-        return [route.links for route in self._index.match_batch(events)]
+        return self._index.match_links(events)
 
     def statistics(self) -> dict[str, int]:
         """Return counts for people."""

@@ -8,19 +8,23 @@ entry is claimed for a pubend only if a table that gave this entry claimed it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from gapless.core.ids import PubendId, ShbId
 from gapless.messages.propagation import TableId
 from gapless.propagation.cover import Merge
 from gapless.propagation.table import Table, rank, text_of
 
-__all__ = ["joined", "undominated"]
+__all__ = ["LEGACY_SHAPE", "joined", "undominated"]
+
+LEGACY_SHAPE: Final = 0
+"""The shape version of joined tables: less than any, for they may come from several shapes."""
 
 
 def joined(direction: str, tables: Sequence[Table], *, budget: int, merge: Merge) -> Table:
     """Return one table that says what these say, and claims nothing that none of them claims."""
     assert not any(table.leaf for table in tables), "a host's tables follow one another"
-    made = Table(TableId("", 0, direction))
+    made = Table(TableId("", 0, direction, LEGACY_SHAPE))
     for table in tables:
         made.conjunctions.update(table.conjunctions)
         for shb, entry in table.entries.items():

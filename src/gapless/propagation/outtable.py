@@ -46,6 +46,11 @@ class OutTable:
     ) -> None:
         self.sender = TableSender(name, 1, log_max=log_max, bytes_max=bytes_max)
         self.dirty = False
+        self.only_placing = False
+        """Whether tables are left out that do not say where hosts are (R13).
+
+        For a direction that is new: they may name hosts that lie in this very direction.
+        """
         self._edges: list[Edge] = []
         self._announced: dict[PubendId, _Announced] = {}
         self._cover = Cover(budget, merge)
@@ -125,7 +130,7 @@ class OutTable:
         if not self.dirty:
             return None
         self.dirty = False
-        vector = _vector(table for edge in self._edges for table in edge.tables())
+        vector = _vector(table for edge in self._edges for table in self._spoken_for(edge))
         groups = tuple(_groups(vector))
         said = self._cover.take()
         delta = self.sender.table.difference(
@@ -136,6 +141,9 @@ class OutTable:
             late=self._late(groups),
         )
         return None if delta is None else self.sender.advance(delta)
+
+    def _spoken_for(self, edge: Edge) -> tuple[Table, ...]:
+        return edge.placing() if self.only_placing else edge.tables()
 
     def _late(self, groups: tuple[_Group, ...]) -> Late:
         late = {}

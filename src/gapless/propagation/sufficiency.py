@@ -185,7 +185,7 @@ class Chooser:
         if shb in edge.hosts:
             return True
         return not any(
-            other.settled and shb in other.hosts
+            other.settled and other.places(shb)
             for other in self._edges.values()
             if other is not edge
         )

@@ -64,6 +64,15 @@ class TableSender:
         self._log.append(delta)
         return delta
 
+    def rename(self, name: TableId) -> None:
+        """Go on under another name: what it is made from has changed, so nobody may go on (R13).
+
+        The version grows, so that heartbeats show every holder of a copy that it is old.
+        """
+        self.table.name = name
+        self.table.version += 1
+        self._log.clear()
+
     def answer(self, want: TableWant) -> tuple[TableDelta, ...] | tuple[TableFull, ...]:
         """Return what brings the asker's copy to the present version."""
         table = self.table
@@ -119,6 +128,8 @@ class TableReceiver:
 
     def _take_delta(self, delta: TableDelta) -> Update:
         table = self.table
+        if table is not None and delta.table.shape_version < table.name.shape_version:
+            return Update(Outcome.STALE)
         if table is None or delta.table != table.name:
             return Update(Outcome.WANT)
         if delta.version <= table.version:
@@ -141,6 +152,8 @@ class TableReceiver:
         if not 0 <= part.part < part.parts <= TABLE_PARTS_MAX:
             return Update(Outcome.REFUSED)
         table = self.table
+        if table is not None and part.table.shape_version < table.name.shape_version:
+            return Update(Outcome.STALE)
         if table is not None and table.name == part.table:
             newer = part.version > table.version
             repairs = part.version == table.version and part.digest != table.digest

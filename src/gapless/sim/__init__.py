@@ -39,11 +39,11 @@ Fault budget
 What may happen, all at once if the seed wills: crash and restart of any broker at any moment, also
 between a write and its sync; loss of any suffix of the writes that were not synced; a torn last
 write; pause of a process for longer than any session lives; cuts of links in one direction or
-both, for a while or for ever; a connection that dies unseen by one end or both; loss,
-duplication and reordering (datagrams); wall clocks that are wrong and jump; clients that vanish,
+both, for a while or for ever; a connection that dies unseen by one end or both; in some seeds one
+that loses a packet in its middle; loss, duplication and reordering (datagrams); wall clocks that are wrong and jump; clients that vanish,
 come back elsewhere or do not read; a full disk, which ends the process; a damaged log row.
 
 What does not happen: a synced write is never lost; no disk returns under another name or goes
-back in time; a session link neither skips nor repeats inside one connection; a damaged row is
+back in time; a session link never repeats or reorders inside one connection; a damaged row is
 always told apart from a sound one; the clock ``now`` of a process never goes back; nobody lies.
 """

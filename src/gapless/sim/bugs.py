@@ -18,15 +18,18 @@ from gapless.delivery.members import Membership
 from gapless.delivery.publishers import Publishers
 from gapless.delivery.sending import Sender
 from gapless.delivery.stream_end import StreamEnd
+from gapless.delivery.subscribers.catching import CatchUp
 from gapless.delivery.subscribers.host import SubscriberHost
 from gapless.delivery.subscribers.reporting import Reporting
-from gapless.delivery.subscribers.strand import FOREVER, Strand
+from gapless.delivery.subscribers.states import FOREVER
+from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subend import Subend
 from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.streams import Piece
 from gapless.overlay.sessions import Sessions
 from gapless.propagation import sufficiency
 from gapless.propagation.outtable import OutTable
+from gapless.sim.lapses import LAPSES
 from gapless.sim.plants import Catch, Plant, hunt
 
 __all__ = ["BUGS", "hunt_all"]
@@ -123,7 +126,7 @@ def _starts_at_once(original: Any) -> Any:
 
 def _forgets_what_is_held(original: Any) -> Any:
     def join(self: Any) -> None:
-        self._held.clear()
+        self.held.clear()
         original(self)
 
     return join
@@ -143,10 +146,8 @@ def _drops_old_filters(original: Any) -> Any:
     return own
 
 
-def _merges_at_once(self: Any) -> Any:
-    for strand in self.strands.values():
-        while strand.buffer and self.credit > 0:
-            yield strand, strand.buffer.popleft()
+def _merges_at_once(self: Any, runs: Any) -> None:
+    self._drain_in_turn(runs)
 
 
 def _nothing_is_released(original: Any) -> Any:
@@ -156,11 +157,11 @@ def _nothing_is_released(original: Any) -> Any:
     return take_read
 
 
-def _seen_by_tick_alone(self: Any, segment: Any, publication: Any) -> None:
+def _seen_by_tick_alone(self: Any, segment: Any, publications: Any) -> None:
     """Take what any filter of the subscription matches, whichever governs."""
     del segment
-    if publication.tick > self.position and self.state.name == "LIVE":
-        self._put(publication)
+    if self.state.name == "LIVE":
+        self._put([each for each in publications if each.tick > self.position])
 
 
 BUGS: Final = (
@@ -192,7 +193,7 @@ BUGS: Final = (
     Plant(
         "released is silent",
         "what the log has lost is passed over without a word (R45, A14)",
-        ((Strand, "_take_read", _nothing_is_released),),
+        ((CatchUp, "take_read", _nothing_is_released),),
     ),
     Plant(
         "any table suffices",
@@ -232,7 +233,7 @@ BUGS: Final = (
     Plant(
         "joins without what was held",
         "events between the end of a read and the live stream are dropped (R48)",
-        ((Strand, "_join_if_read", _forgets_what_is_held),),
+        ((CatchUp, "join_if_read", _forgets_what_is_held),),
     ),
     Plant(
         "reports its horizon",
@@ -260,13 +261,14 @@ BUGS: Final = (
     Plant(
         "merges without waiting",
         "streams in total order do not wait for each other (R51)",
-        ((Subscription, "_merged", _replaced(_merges_at_once)),),
+        ((Subscription, "_drain_merged", _replaced(_merges_at_once)),),
     ),
     Plant(
-        "sessions without numbers",
-        "what was lost in the middle of a session is not noticed (R1)",
+        "sessions never die",
+        "a peer that is not heard of, or does not hear us, is spoken to for ever (R1, A28)",
         ((Sessions, "_restart", _constant(None)),),
     ),
+    *LAPSES,
 )
 """Each is to be caught within :data:`SEEDS_MAX` seeds."""
 

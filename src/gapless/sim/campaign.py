@@ -12,6 +12,7 @@ from importlib.resources.abc import Traversable
 import msgspec
 
 from gapless.sim.machine import BROKER
+from gapless.sim.reach import OUT_OF_REACH
 from gapless.sim.runner import Result, run_seed
 
 __all__ = ["Summary", "known_marks", "run_many", "summarise"]
@@ -33,7 +34,9 @@ class Summary(msgspec.Struct, frozen=True):
     """By name of the anomaly the seeds that showed it."""
     marks: dict[str, int]
     never_hit: list[str]
-    """Rare branches that no run took."""
+    """Rare branches that no run took, though a run can."""
+    out_of_reach: dict[str, str]
+    """Rare branches that no run took and none can, with the reasons."""
     steps_per_second: float
 
 
@@ -71,6 +74,7 @@ def summarise(results: Iterable[Result], *, known: Iterable[str] = ()) -> Summar
         _add(marks, result.marks)
         if result.violations:
             violations.setdefault(result.violations[0].name, []).append(result.options.seed)
+    missed = sorted(mark for mark in {*known} if mark not in marks)
     return Summary(
         seeds=seeds,
         steps=steps,
@@ -80,7 +84,8 @@ def summarise(results: Iterable[Result], *, known: Iterable[str] = ()) -> Summar
         gaps=gaps,
         violations=dict(sorted(violations.items())),
         marks=dict(sorted(marks.items())),
-        never_hit=sorted(mark for mark in {*known} if mark not in marks),
+        never_hit=[mark for mark in missed if mark not in OUT_OF_REACH],
+        out_of_reach={mark: OUT_OF_REACH[mark] for mark in missed if mark in OUT_OF_REACH},
         steps_per_second=round(steps / seconds) if seconds else 0,
     )
 

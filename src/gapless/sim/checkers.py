@@ -101,6 +101,18 @@ class SubscriptionChecker:
                 past = not self.durable or (self._past and not view.known)
                 view.told_start(tick, self._report, past=past)
 
+    def expired(self, begin: Begin, position: PositionTuple) -> None:
+        """The subscription ended while its client was away, and another one of its name begins.
+
+        What the old one owed is owed no more. The new one has the filter that it was asked for with,
+        and must begin where it was asked to.
+        """
+        self.views.clear()
+        self.acked.clear()
+        self._switches.clear()
+        self._merged = None
+        self.begun(begin, position)
+
     def forgot(self) -> None:
         """The client lost its position: its durable subscription goes on somewhere up to acked."""
         self._merged = None
@@ -132,6 +144,8 @@ class SubscriptionChecker:
             if wanted is not None and tick < wanted:
                 self._report("spurious", f"{stream.pubend}: asked for {wanted}, begins at {tick}")
             if wanted is not None:
+                # above what was asked for is as good where nothing matches in between: silence is
+                # not owed. What is released is named by the position itself, or by a gap.
                 self._check_passed_over(stream, max(wanted, stream.released), tick, since=0)
         elif begin.kind in {BeginKind.EARLIEST, BeginKind.TIME}:
             since = begin.clock if begin.kind is BeginKind.TIME else 0
@@ -142,7 +156,7 @@ class SubscriptionChecker:
         for place in range(stream.after(low), stream.after(high)):
             # a tick may lag behind its clock (R27), and a time may be looked up by either
             late_enough = min(stream.clocks[place], stream.ticks[place]) >= since
-            if late_enough and self._truth.matches(stream, self.filter, place):
+            if late_enough and self._truth.matches(stream, self.old_filter, place):
                 self._report("lost", f"{stream.pubend} {stream.ticks[place]}: begins at {high}")
 
     # --- what comes --------------------------------------------------------------------------
@@ -191,7 +205,7 @@ class SubscriptionChecker:
         self.gaps += 1
         view = self._view(pubend)
         if view is not None:
-            lawful = self._world.options.expiry
+            lawful = self._world.options.forgiving
             view.gap(low, high, lawful=lawful, report=self._report)
 
     # --- filter changes ----------------------------------------------------------------------

@@ -45,6 +45,7 @@ class Faults:
             "permanent cut": self._cut_for_ever,
             "reset": self._reset,
             "loss": self._lose,
+            "skipped packet": self._skip,
             "clock jump": self._jump,
             "client loss": self._lose_client,
             "slow client": self._slow_client,
@@ -206,6 +207,13 @@ class Faults:
         self._later(mend)
         return True
 
+    def _skip(self) -> bool:
+        """Lose the next packet of a connection; what comes after it arrives."""
+        pair = self._pair()
+        if pair is not None and self._options.network is NetworkKind.SESSION:
+            self._random.choice(pair.links).skips = True
+        return False  # counted when it strikes
+
     # --- clients -----------------------------------------------------------------------------
 
     def _lose_client(self) -> bool:
@@ -264,6 +272,7 @@ class Faults:
         for link in pair.links:
             if within:
                 link.loss = 0.0
+                link.skips = False
             if fate > 0.5 and link.cut:
                 self._world.network.heal(link)
         if fate < 0.2 and not self._options.calm:

@@ -28,7 +28,7 @@ TINY: Final[dict[str, tuple[int, ...]]] = {
     "nack_window": (1, 2),
     "prefetch_max": (1, 3),
     "publisher_window": (1, 4),
-    "queue_bytes_max": (2_000, 10_000),
+    "queue_bytes_max": (300, 3_000),
     "read_chunk_bytes": (1, 300),
     "reads_per_shb_max": (1, 2),
     "regimes_kept": (1, 2),

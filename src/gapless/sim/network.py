@@ -2,15 +2,16 @@
 
 **session**: a pair of hosts has a connection or none. A connection carries packets in order, each
 way, after a delay. A cut stops one direction. Then the connection either *stalls* (it goes on where
-it was when the cut heals, as TCP does; a sender with too much under way is told) or *breaks*: all that was under way is lost, and each end is
-told by LinkDown after a while or, half-open, never. When both ends live and nothing is cut, a new
+it was when the cut heals, as TCP does; a sender with too much under way is told) or *breaks*: all
+that was under way is lost, and each end is told by LinkDown after a while or, half-open, never. When both ends live and nothing is cut, a new
 connection gives LinkUp at both ends; an end that was never told of the old one's death may get
 LinkUp without LinkDown.
 
 **datagram**: packets are lost, doubled and overtake each other; links are up from the start.
 
-Fault budget. Within one connection nothing is skipped, repeated or reordered; a packet of one
-connection never arrives in the next. Contents are never changed.
+Fault budget. Within one connection nothing is repeated or reordered, and nothing is skipped unless
+the options have that as a fault of its own; a packet of one connection never arrives in the next.
+Contents are never changed.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class Link:
         "pair",
         "permanent",
         "queue",
+        "skips",
         "source",
         "stalled",
         "target",
@@ -80,6 +82,8 @@ class Link:
         self.bytes = 0
         """About how much is under way."""
         self.full = False
+        self.skips = False
+        """Whether the next packet is lost, though the connection goes on."""
         self.stalled = 0
 
 
@@ -159,6 +163,11 @@ class SessionNetwork(Network):
         self.sent += 1
         if link.told != pair.number or not pair.open or (link.cut and not pair.stalls):
             self.lost += 1
+            return
+        if link.skips:
+            link.skips = False
+            self.lost += 1
+            self._world.count_fault("skipped packet")
             return
         self._enqueue(link, packet)
 
@@ -260,7 +269,7 @@ class SessionNetwork(Network):
             self.lost += len(link.queue)
             link.queue.clear()
             link.bytes = link.stalled = 0
-            link.full = False
+            link.full = link.skips = False
             if link.told and self._draw() >= self._world.options.half_open:
                 at = self._world.now + self.delay() + int(self._draw() * 50_000)
                 self._world.push(at, self._tell_down, link, link.told)

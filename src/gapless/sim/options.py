@@ -18,8 +18,9 @@ from gapless.core.parameters import Parameters
 from gapless.overlay.neighbourhood import Topology
 from gapless.sim.limits import draw_limits, paced
 from gapless.sim.shapes import SHAPES, tree
+from gapless.sim.situations import add_situation
 
-__all__ = ["FAULT_KINDS", "NetworkKind", "Options", "draw"]
+__all__ = ["FAULT_KINDS", "RARE_FAULT_KINDS", "NetworkKind", "Options", "draw", "draw_ordinary"]
 
 FAULT_KINDS: Final = (
     "crash",
@@ -37,6 +38,9 @@ FAULT_KINDS: Final = (
     "damage",
 )
 """Every kind of fault that has a rate; rates are strikes a second of virtual time, whole world."""
+
+RARE_FAULT_KINDS: Final = ("skipped packet",)
+"""Kinds that only some situations have (:mod:`.situations`)."""
 
 
 class NetworkKind(StrEnum):
@@ -84,6 +88,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     quiet: float = 0.25
     """The share of the periods in which no fault strikes."""
     period_ms: int = 200
+    down_ms_min: int = 0
     down_ms_max: int = 600
     whole_core: float = 0.5
     """How likely the whole overlay heals; else a part of it does."""
@@ -112,6 +117,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     late_pubends: float = 0.3
     outside: float = 0.02
     """How often a publication lies outside its advertisement."""
+    widen_rate: float = 0.0
+    """Advertisements widened, a second."""
+    repeat_rate: float = 0.0
+    """Batches that a publisher sends again although they were answered, a second."""
     amnesia: float = 0.1
     """How often a durable client comes back without its own position."""
     reads: float = 1.0
@@ -121,6 +130,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     credit_max: int = 20
     expiry: bool = False
     """Whether members and holds may expire, so that gaps are lawful."""
+    expiry_s: int = 604_800
+    """After how long without their client durable subscriptions end."""
     retention_s: int = 0
     """How long logs are kept beyond what members need: mostly not at all."""
 
@@ -128,6 +139,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def calm(self) -> bool:
         """Whether no fault ever strikes."""
         return not any(self.rates.values())
+
+    @property
+    def forgiving(self) -> bool:
+        """Whether a log may go while somebody needs it: then a gap is lawful, if it is told."""
+        return self.expiry or "log_bytes_max" in self.limits or self.expiry_s < DEFAULTS.expiry_s
 
     def with_(self, **changes: Any) -> Options:
         """Return the same options but for some."""
@@ -162,7 +178,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def down_us(self, random: Random) -> int:
         """Draw how long something stays broken: mostly short, sometimes long."""
-        return 1_000 + int(self.down_ms_max * 1_000 * random.random() ** 2)
+        span = max(0, self.down_ms_max - self.down_ms_min)
+        return 1_000 + self.down_ms_min * 1_000 + int(span * 1_000 * random.random() ** 2)
 
 
 DEFAULTS = Options()
@@ -170,6 +187,11 @@ DEFAULTS = Options()
 
 def draw(seed: int) -> Options:
     """Return the options of a seed."""
+    return add_situation(draw_ordinary(seed))
+
+
+def draw_ordinary(seed: int) -> Options:
+    """Return the options of a seed, before anything rare is added (:mod:`.situations`)."""
     random = Random(f"{seed}/options")  # noqa: S311
     pace = random.choice((0.1, 0.1, 0.2, 0.5))
     shape = random.choice(SHAPES)

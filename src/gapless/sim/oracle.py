@@ -14,7 +14,7 @@ from gapless.content.filter import Filter
 from gapless.content.values import Value
 from gapless.core.ids import BrokerId, PubendId
 from gapless.messages.overlay import Quality
-from gapless.messages.records import Append, Change, LogRow, PubendRecord, Store, Trim
+from gapless.messages.records import Append, Change, Erase, LogRow, PubendRecord, Store, Trim
 from gapless.messages.streams import Publication
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class Truth:
         self.streams: dict[PubendId, Stream] = {}
         self.sent: dict[tuple[PubendId, str, int], tuple[dict[str, Value], bytes]] = {}
         """What publishers sent, by pubend, publisher and sequence."""
+        self.erased: dict[str, int] = {}
+        """How often the record of a durable subscription was erased: at its end, or by expiry."""
         for host in world.hosts.values():
             host.disk.watchers.append(self.durable)
 
@@ -121,6 +123,8 @@ class Truth:
         elif type(change) is Trim:
             stream = self.streams[change.pubend]
             stream.released = max(stream.released, change.up_to)
+        elif type(change) is Erase and change.key[0] == "subscription":
+            self.erased[change.key[1]] = self.erased.get(change.key[1], 0) + 1
 
     def _stored(self, host: Host, record: PubendRecord) -> None:
         stream = self.streams.get(record.pubend)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "PubendPlan", "Publisher"]
 
 
+REMEMBERED_MAX: Final = 200
+"""So many answered batches a publisher can repeat, spread over all that it sent."""
+
 FENCED_MAX: Final = 10
 """So often a publisher opens its session anew before it calls a refusal groundless."""
 
@@ -45,7 +48,7 @@ class PubendPlan:
 class Batch:
     """Publications that are sent, answered and resent together."""
 
-    __slots__ = ("events", "first", "request", "sent")
+    __slots__ = ("events", "first", "outside", "request", "sent")
 
     def __init__(
         self, request: int, first: int, events: tuple[tuple[dict[str, Value], bytes], ...]
@@ -55,6 +58,8 @@ class Batch:
         self.events = events
         self.sent = False
         """Whether it was sent in the present session."""
+        self.outside = False
+        """Whether it was sent before what it holds was advertised, as far as disks knew then."""
 
 
 class Publisher(Client):
@@ -76,6 +81,9 @@ class Publisher(Client):
         self._opening = 0
         self._fenced = 0
         """How often in a row a batch was refused without a cause that the client knows."""
+        self._answered: list[Batch] = []
+        self._repeated: dict[int, tuple[Batch, int]] = {}
+        """By request what was sent again although it was answered, and in which session."""
 
     # --- publishing --------------------------------------------------------------------------
 
@@ -93,7 +101,11 @@ class Publisher(Client):
                 self.truth.sent[self.pubend, self.name, sequence] = event
 
     def _send(self) -> None:
-        """Send what has not been sent, as far as the broker can surely tell its outcome."""
+        """Send what has not been sent, as far as the broker can surely tell its outcome.
+
+        The window is part of the answer to opening (R28): who has more unanswered may learn that an
+        outcome is not known. What lies beyond it is repeated by :meth:`repeat`.
+        """
         if self._session is None or self.pubend is None:
             return
         under_way = 0
@@ -103,6 +115,7 @@ class Publisher(Client):
                 if under_way and under_way + count > self._window:
                     return
                 batch.sent = True
+                batch.outside |= not self._is_advertised(batch)
                 self.ask(
                     Publish(
                         batch.request,
@@ -115,6 +128,35 @@ class Publisher(Client):
                 )
             under_way += count
 
+    # --- what is done again ------------------------------------------------------------------
+
+    def repeat(self) -> None:
+        """Send a batch again that was answered, perhaps long ago; its answer must be the same."""
+        if self._session is None or self.pubend is None or not self._answered:
+            return
+        batch = self.random.choice(self._answered)
+        request = self.next_request()
+        self._repeated[request] = (batch, self._session)
+        self.ask(Publish(request, self.pubend, self.name, self._session, batch.first, batch.events))
+        if self.random.random() < 0.2:
+            self._open_publisher()  # which fences off what was just asked, perhaps half done
+
+    def widen(self, advertisement: str) -> None:
+        """Advertise more; the session begins anew when that is answered."""
+        self.plan.advertisement = f"({self.plan.advertisement}) OR ({advertisement})"
+        if self._session is not None:
+            self._open_pubend()
+
+    def _repeat_refused(self, batch: Batch, session: int, reason: str) -> None:
+        """Check that a repetition is refused only if the log no longer has it (R27)."""
+        assert self.pubend is not None
+        stream = self.truth.streams[self.pubend]
+        ticks = [stream.logged[self.name, batch.first + each] for each in range(len(batch.events))]
+        gone = min(ticks) <= stream.released or self.truth.damaged(stream)
+        if session == self._session and not gone:
+            name = f"{self.name}/{batch.first}"
+            self.world.violate("refused", f"{name}, logged at {ticks}, sent again: {reason}")
+
     # --- the session -------------------------------------------------------------------------
 
     def connected(self) -> None:
@@ -122,6 +164,10 @@ class Publisher(Client):
         self._session = None
         if self.plan.quality is not Quality.GUARANTEED:
             self.pending.clear()  # nothing makes a second sending safe: the outcome is unknown
+        self._repeated.clear()
+        self._open_pubend()
+
+    def _open_pubend(self) -> None:
         self._opening = self.next_request()
         plan = self.plan
         self.ask(OpenPubend(self._opening, plan.name, plan.advertisement, plan.quality))
@@ -179,14 +225,26 @@ class Publisher(Client):
 
     def _published(self, notice: Published) -> None:
         batch = self._take_batch(notice.request)
-        if batch is None or self.pubend is None:
+        again = self._repeated.pop(notice.request, None)
+        if self.pubend is None:
+            return
+        if again is not None:
+            self._check_ticks(again[0], notice)
+        if batch is None:
             return
         self._send()
         self._fenced = 0
         self.ok += len(batch.events)
         self._last_ok = max(self._last_ok, batch.first + len(batch.events) - 1)
-        if self.plan.quality is not Quality.GUARANTEED:
-            return
+        if self.plan.quality is Quality.GUARANTEED:
+            self._check_ticks(batch, notice)
+            self._answered.append(batch)
+            if len(self._answered) > REMEMBERED_MAX:
+                del self._answered[self.random.randrange(REMEMBERED_MAX)]
+
+    def _check_ticks(self, batch: Batch, notice: Published) -> None:
+        """Check that a batch is where the answer says, on disk."""
+        assert self.pubend is not None
         stream = self.truth.streams[self.pubend]
         logged = tuple(
             stream.logged.get((self.name, batch.first + place))
@@ -201,6 +259,10 @@ class Publisher(Client):
     def _refused(self, notice: Refused) -> None:
         if notice.request == self._opening:
             self.drop(away_us=50_000)
+            return
+        again = self._repeated.pop(notice.request, None)
+        if again is not None:
+            self._repeat_refused(*again, notice.reason)
             return
         batch = next((each for each in self.pending if each.request == notice.request), None)
         if batch is None or self._session is None:
@@ -223,10 +285,16 @@ class Publisher(Client):
         stream = None if self.pubend is None else self.truth.streams.get(self.pubend)
         if stream is None:
             return False
-        advertised = self.truth.filter(stream.advertisement)
-        inside = all(advertised.matches(attributes) for attributes, _ in batch.events)
         limited = "log_bytes_max" in self.world.options.limits
-        return not inside or limited or self.truth.damaged(stream)
+        return batch.outside or limited or self.truth.damaged(stream)
+
+    def _is_advertised(self, batch: Batch) -> bool:
+        """Say whether all of a batch lies inside what its pubend advertises now."""
+        stream = None if self.pubend is None else self.truth.streams.get(self.pubend)
+        if stream is None:
+            return True
+        advertised = self.truth.filter(stream.advertisement)
+        return all(advertised.matches(attributes) for attributes, _ in batch.events)
 
     def _check_not_logged(self) -> None:
         """Check that nothing of what was refused is there."""

@@ -9,12 +9,14 @@ the cut is exactly where it said; if it had to be asked again, the change may ha
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gapless.messages.streams import Publication
 from gapless.sim.oracle import Stream, Truth
 
 __all__ = ["Report", "View"]
+
+FOREVER: Final = 2**62
 
 Report: TypeAlias = Callable[[str, str], None]
 """Takes the name of a violation and what it was."""
@@ -31,6 +33,7 @@ class View:
         "cursor",
         "filter",
         "first",
+        "gone",
         "known",
         "limit",
         "old",
@@ -60,7 +63,9 @@ class View:
         self.base = 0
         """Where it started first."""
         self.begun_at = -1
-        """Where it began in the past without anything that keeps the log: a gap may follow."""
+        """Where it began in the past, of which the log may have lost a part: a gap may follow."""
+        self.gone = 0
+        """Up to where that gap may go: a beginning is told when its hold is kept (R49)."""
         self.cursor = 0
         self.place = 0
         self.seen: list[int] = []
@@ -121,17 +126,21 @@ class View:
         """Whether an earlier filter governs what has not come yet."""
         return any(end > self.cursor for end, _ in self.segments)
 
-    def place_at(self, tick: int, *, past: bool) -> None:
-        """Go on after a tick, back or forth; in the ``past`` nothing may keep the log yet."""
+    def place_at(self, tick: int, *, past: bool, held: bool = False) -> None:
+        """Go on after a tick, back or forth; in the ``past``, unless ``held``, nothing keeps the log."""
         if not self.begun and self.limit is None:
             self.base = tick
-        self.begun_at = tick if past else -1
+        self._began(tick, past=past, held=held)
         self.cursor = tick
         self.place = self.stream.after(tick)
         self.seen = [seen for seen in self.seen if seen <= tick]
         self.known = True
         self.first = self.limit = None
         self._begin_window()
+
+    def _began(self, tick: int, *, past: bool, held: bool) -> None:
+        self.begun_at = tick if past else -1
+        self.gone = self.stream.released if held else FOREVER
 
     def told_start(self, tick: int, report: Report, *, past: bool) -> None:
         """Take the start, or where a resumed subscription goes on, which must lose nothing."""
@@ -143,9 +152,9 @@ class View:
             if tick < self.base:
                 report("spurious", f"{pubend}: goes on after {tick}, before its start {self.base}")
         if self.known and tick <= self.cursor:
-            self.begun_at = self.cursor if past else -1
+            self._began(self.cursor, past=past, held=True)
         elif self.known or self.first is None:
-            self.place_at(tick, past=past)
+            self.place_at(tick, past=past, held=True)
         else:
             if tick >= self.first:
                 report("spurious", f"{pubend} {self.first} came, but the start is after {tick}")
@@ -205,11 +214,11 @@ class View:
         """Take a gap: ticks that the log no longer has."""
         stream = self.stream
         name = f"{stream.pubend} [{low}, {high}]"
-        if high > stream.released:
-            report("dishonest gap", f"{name}, but only {stream.released} is released")
         if not self.begun:
             self.place_at(low - 1, past=True)
-        if not (lawful or self.cursor == self.begun_at):
+        if high > stream.released:
+            report("dishonest gap", f"{name}, but only {stream.released} is released")
+        elif not (lawful or (self.cursor == self.begun_at and high <= self.gone)):
             report("dishonest gap", f"{name}: nothing allowed to release it, at {self.cursor}")
         for missed in self.owed_between(self.cursor, low - 1):
             report("lost", f"{stream.pubend} {missed} before the gap {name}")

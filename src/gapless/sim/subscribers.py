@@ -66,6 +66,10 @@ class Subscriber(Client):
         self._answered = False
         """Whether the subscription was ever answered."""
         self._resuming = False
+        self._asked_begins: list[Begin] = []
+        """Where it was asked to begin since it was last answered."""
+        self._erased = 0
+        """How often its record had been erased when it was last answered."""
         self._change: SetFilter | None = None
         self._change_asked = 0
         """How often the present filter change was asked for."""
@@ -103,6 +107,7 @@ class Subscriber(Client):
             return
         self._resuming = self._answered or bool(self.checker.position())
         begin = self._resume_begin() if self._resuming else self._begin
+        self._asked_begins.append(begin)
         self._subscribing = self.next_request()
         self._credit, self._owed_credit = self._window, 0
         text = self.checker.old_filter
@@ -119,6 +124,7 @@ class Subscriber(Client):
                 begin,
                 self.checker.order,
                 self._credit,
+                self.world.options.expiry_s,
             )
         )
 
@@ -189,13 +195,23 @@ class Subscriber(Client):
         if notice.request != self._subscribing:
             return
         self._subscribing = 0
-        if self._resuming:
+        erased = self.truth.erased.get(self.checker.name, 0)
+        if self._answered and erased > self._erased:
+            self.checker.expired(self._first_begin(), notice.position)
+        elif self._resuming:
             self.checker.resumed(notice.position)
         else:
             self.checker.begun(self._begin, notice.position)
         self._answered = True
+        self._erased = erased
+        self._asked_begins.clear()
         if self._change is not None:
             self._ask_change()
+
+    def _first_begin(self) -> Begin:
+        """Return where a subscription that is new again may have begun: any asking may have made it."""
+        asked = self._asked_begins
+        return LATEST if LATEST in asked else asked[-1]
 
     def _refused(self, notice: Refused) -> None:
         if self._change is not None and notice.request == self._change.request:

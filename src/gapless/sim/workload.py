@@ -117,6 +117,8 @@ class Workload:
         self._repeat(self.options.publish_rate, self._publish)
         self._repeat(self.options.churn_rate, self._churn)
         self._repeat(self.options.reads, self._read)
+        self._repeat(self.options.widen_rate, self._widen)
+        self._repeat(self.options.repeat_rate, self._publish_again)
 
     def _open_late(self, publisher: Publisher) -> None:
         """Open a pubend while a broker that may have to learn of it is coming back."""
@@ -174,6 +176,19 @@ class Workload:
             if outside or advertised.matches(event):
                 events.append((event, b"%d" % random.randrange(1_000)))
         return tuple(events)
+
+    def _publish_again(self, random: Random) -> None:
+        """Repeat what was answered; a client that lost track of its answers does so."""
+        random.choice(self.publishers).repeat()
+
+    def _widen(self, random: Random) -> None:
+        """Have a pubend advertise more: a little, or everything."""
+        publisher = random.choice(self.publishers)
+        if publisher.plan.quality is Quality.GUARANTEED and publisher.pubend is not None:
+            more = draw_filter(random, self.options.domain)
+            advertised = self.truth.filter(publisher.plan.advertisement)
+            if not advertised.covers(self.truth.filter(more)):
+                publisher.widen(more)
 
     # --- reading -----------------------------------------------------------------------------
 

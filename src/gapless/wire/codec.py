@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from gapless.core.errors import ProtocolError
-from gapless.messages import clients, overlay, propagation, requests, streams
+from gapless.messages import clients, operating, overlay, propagation, requests, streams
 from gapless.messages.overlay import Hello, Packet, Relayed, SessionId
 from gapless.wire.frames import FRAME_BYTES_MAX, HEADER_BYTES
 from gapless.wire.greeting import Beat, Goodbye, Greeting
@@ -65,6 +65,14 @@ Request: TypeAlias = (
     | clients.ReadLog
     | clients.RetireHost
     | clients.ListPartitions
+    | operating.ShowBroker
+    | operating.ShowTopology
+    | operating.ListPubends
+    | operating.ListSubscriptions
+    | operating.ShowSubscription
+    | operating.SeekDurable
+    | operating.SetDurableFilter
+    | operating.RemoveDurable
     | Beat
     | Goodbye
 )
@@ -85,6 +93,12 @@ Notice: TypeAlias = (
     | clients.HostRetired
     | clients.PartitionTable
     | clients.Refused
+    | operating.BrokerShown
+    | operating.TopologyShown
+    | operating.PubendList
+    | operating.SubscriptionList
+    | operating.SubscriptionShown
+    | operating.DurableSought
     | Beat
     | Goodbye
 )

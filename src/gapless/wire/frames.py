@@ -24,7 +24,8 @@ class Splitter:
     """
 
     def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
-        self._limit = limit
+        self.limit = limit
+        """Bytes that a body may have; it may be raised when the other side is known better."""
         self._rest = bytearray()
         self._wanted = 0
         """So many bytes must be there before the frame that has begun can be whole."""
@@ -57,9 +58,9 @@ class Splitter:
 
     def _size(self, header: bytes) -> int:
         size = int.from_bytes(header, "big")
-        if size > self._limit:
+        if size > self.limit:
             raise ProtocolError(
-                f"a frame of {size:,} bytes is larger than the limit of {self._limit:,}; "
+                f"a frame of {size:,} bytes is larger than the limit of {self.limit:,}; "
                 "is the other side speaking gapless?"
             )
         return size

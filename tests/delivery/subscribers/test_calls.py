@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gapless.core.ids import PubendId
-from gapless.delivery.subscribers.strand import State
+from gapless.delivery.subscribers.states import State
 from gapless.messages.clients import (
     Ack,
     Begin,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gapless.core.ticks import Tick
-from gapless.delivery.subscribers.strand import State
+from gapless.delivery.subscribers.states import State
 from gapless.messages.clients import Begin, BeginKind, Seek, Subscribed
 from gapless.messages.requests import Read, ReleaseHold
 from gapless.messages.streams import Report

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gapless.core.ids import VirtualTime
-from gapless.delivery.subscribers.strand import State
+from gapless.delivery.subscribers.states import State
 from gapless.messages.clients import Begin, BeginKind, Order
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.records import SegmentRecord

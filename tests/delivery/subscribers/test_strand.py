@@ -8,7 +8,7 @@ import pytest
 
 from gapless.core.ids import PubendId
 from gapless.core.ticks import TICKS_PER_MS
-from gapless.delivery.subscribers.strand import FOREVER, Lost, State
+from gapless.delivery.subscribers.states import FOREVER, Lost, State
 from gapless.messages.clients import Begin, BeginKind, Order, Subscribed
 from gapless.messages.requests import Read, ReadReply
 from gapless.messages.streams import Frame

@@ -8,7 +8,7 @@ import pytest
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Context
-from gapless.delivery.subscribers.strand import State
+from gapless.delivery.subscribers.states import State
 from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.clients import Begin, BeginKind, Order
 from gapless.messages.requests import Read, ReadReply

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gapless.core.ids import PubendId
-from gapless.delivery.subscribers.strand import State
+from gapless.delivery.subscribers.states import State
 from gapless.messages.clients import (
     Begin,
     BeginKind,

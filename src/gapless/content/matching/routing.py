@@ -106,6 +106,11 @@ class RoutingIndex:
         """Return where each of several events goes, in their order."""
         return [Route(*self._engine.route(attributes)) for attributes in events]
 
+    def match_links(self, events: Iterable[Attributes]) -> list[int]:
+        """Return of each of several events only the links that it goes to, in their order."""
+        route = self._engine.route
+        return [route(attributes)[0] for attributes in events]
+
     def statistics(self) -> dict[str, int]:
         """Return counts for people."""
         return {

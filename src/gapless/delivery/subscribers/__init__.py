@@ -10,7 +10,7 @@ the horizon, or reads the log on its way there, or waits for its start or its cl
 each stream.
 
 The **host** (:mod:`.host`) joins pubends and matches publications; :mod:`.calls` takes what clients
-ask; :mod:`.reporting` tells pubends up to where their logs are needed; :mod:`.restoring` brings
+ask, :mod:`.operators` what operators ask of durable subscriptions; :mod:`.reporting` tells pubends up to where their logs are needed; :mod:`.restoring` brings
 durable subscriptions back from disk; :mod:`.holding` keeps logs for those who read far back; :mod:`.loose` is the end of a best-effort stream.
 
 Whatever is missing of the past, for whatever reason (a client that comes back, a late start, a slow
@@ -31,7 +31,8 @@ delivery start points (VT 4.1.8).
 
 from gapless.delivery.subscribers.calls import Calls
 from gapless.delivery.subscribers.host import Leaf, SubscriberHost
+from gapless.delivery.subscribers.operators import Operators
 from gapless.delivery.subscribers.reporting import Reporting
 from gapless.delivery.subscribers.restoring import restore
 
-__all__ = ["Calls", "Leaf", "Reporting", "SubscriberHost", "restore"]
+__all__ = ["Calls", "Leaf", "Operators", "Reporting", "SubscriberHost", "restore"]

@@ -15,12 +15,14 @@ from gapless.core.errors import FilterError
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
 from gapless.delivery.subscribers.host import SubscriberHost
-from gapless.delivery.subscribers.strand import State, Strand
+from gapless.delivery.subscribers.states import State
+from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subscription import Answer, Subscription
 from gapless.messages.clients import (
     Ack,
     Begin,
     BeginKind,
+    Cause,
     Credit,
     Ended,
     Order,
@@ -34,13 +36,13 @@ from gapless.messages.clients import (
 )
 from gapless.messages.records import Erase, SubscriptionRecord
 
-__all__ = ["Calls"]
+__all__ = ["NEGATIVE", "Calls", "sought"]
 
 _NAME_MAX = 256
 """Characters in a subscription's name; it is part of keys on several disks."""
 
 
-_NEGATIVE = "a position cannot be negative; 0 is before the first event"
+NEGATIVE = "a position cannot be negative; 0 is before the first event"
 
 
 class Calls:
@@ -69,8 +71,8 @@ class Calls:
             handler(client, request)
         return handler is not None
 
-    def _refuse(self, client: str, request: int, reason: str) -> None:
-        self._context.tell(client, Refused(request, reason))
+    def _refuse(self, client: str, request: int, reason: str, cause: Cause = Cause.OTHER) -> None:
+        self._context.tell(client, Refused(request, reason, cause))
 
     def _filter(self, client: str, request: int, text: str) -> Filter | None:
         """Return the filter of a text, or refuse the request and say why."""
@@ -94,7 +96,8 @@ class Calls:
         found = self._host.subscriptions.get(call.subscription)
         if found is not None:
             if self._is_older(client, found):
-                self._refuse(client, call.request, _taken_over(call.subscription))
+                reason = _taken_over(call.subscription)
+                self._refuse(client, call.request, reason, Cause.TAKEN_OVER)
                 return
             self._tell_taken_over(found, client)
         if found is not None and found.durable:
@@ -105,7 +108,7 @@ class Calls:
         if wanted is None:
             return
         if found is not None:
-            self._end(found)
+            self.end(found)
         self._begin(client, call, wanted)
 
     def _fault_of(self, call: Subscribe) -> str | None:
@@ -113,7 +116,7 @@ class Calls:
         if not 0 < len(call.subscription) <= _NAME_MAX:
             return f"a subscription's name has 1 to {_NAME_MAX} characters"
         if any(tick < 0 for _, tick in call.begin.position):
-            return _NEGATIVE
+            return NEGATIVE
         if call.credit < 0:
             return f"credit cannot be negative ({call.credit})"
         if found is not None and found.durable != call.durable:
@@ -158,11 +161,17 @@ class Calls:
         wait = us(ms=self._context.parameters.attach_timeout_ms)
         timer = self._context.after(wait, subscription.give_answer)
         subscription.answer = Answer(call.request, timer)
-        self._resume_strands(subscription, call.begin)
+        self._resume_strands(subscription, call.begin, call.seeks)
         host.touch(subscription)
 
-    def _resume_strands(self, subscription: Subscription, begin: Begin) -> None:
+    def _resume_strands(self, subscription: Subscription, begin: Begin, seeks: int) -> None:
         position = dict(begin.position) if begin.kind is BeginKind.POSITION else {}
+        for pubend in [*position]:
+            strand = subscription.strands.get(pubend)
+            if strand is not None and strand.sought > seeks:
+                # from before an operator's seek, which it would undo
+                self._context.mark("position from before a seek")
+                del position[pubend]
         total = subscription.order is Order.TOTAL
         if total:
             subscription.merged = max(subscription.merged, *position.values(), 0)
@@ -211,7 +220,7 @@ class Calls:
             return
         self._by_client.get(client, {}).pop(subscription.name, None)
         if not subscription.durable:
-            self._end(subscription)
+            self.end(subscription)
             return
         subscription.forget_client()
         subscription.away_since = self._context.now
@@ -240,7 +249,7 @@ class Calls:
             self._refuse(client, call.request, _not_yours(call.subscription))
             return
         if found is not None:
-            self._end(found)
+            self.end(found)
             if found.durable:
                 changes = (Erase(SubscriptionRecord.key_of(found.name)),)
         # also if there is none: it may have been ended by a call whose answer was lost
@@ -252,16 +261,18 @@ class Calls:
             away = self._context.now - subscription.away_since
             if subscription.client is None and away > us(s=subscription.expiry_s):
                 self._context.mark("durable subscription expired")
-                self._end(subscription)
+                self.end(subscription)
                 self._context.write(
                     (Erase(SubscriptionRecord.key_of(subscription.name)),), _nothing
                 )
 
-    def _end(self, subscription: Subscription) -> None:
+    def end(self, subscription: Subscription) -> None:
+        """End a subscription; what is on disk of it is the caller's."""
         host = self._host
         if subscription.client is not None:
             self._by_client.get(subscription.client, {}).pop(subscription.name, None)
         subscription.forget_client()
+        subscription.refuse_changes(f"the subscription {subscription.name!r} has ended")
         subscription.ended = True
         if subscription.linger is not None:
             subscription.linger.cancel()
@@ -286,8 +297,13 @@ class Calls:
             return
         for pubend, tick in call.position:
             strand = found.strands.get(pubend)
-            if strand is not None:
-                strand.acknowledge(tick)
+            if strand is None:
+                continue
+            if strand.sought and tick > strand.last_told:
+                self._context.mark("acknowledgement from before a seek")
+                continue
+            strand.acknowledge(tick)
+            strand.sought = 0  # it acknowledges what it was sent since
         found.dirty = True
 
     def _seek(self, client: str, call: Seek) -> None:
@@ -296,16 +312,16 @@ class Calls:
             self._refuse(client, call.request, _not_yours(call.subscription))
             return
         if any(tick < 0 for _, tick in call.begin.position):
-            self._refuse(client, call.request, _NEGATIVE)
+            self._refuse(client, call.request, NEGATIVE)
             return
         found.merged = 0
         position = []
         for pubend, strand in found.strands.items():
-            tick = _sought(call.begin, strand)
+            tick = sought(call.begin, strand)
             if tick is not None and strand.base is not None:
                 strand.seek(tick)
                 position.append((pubend, tick))
-        self._context.tell(client, Subscribed(call.request, tuple(position)))
+        self._context.tell(client, Subscribed(call.request, tuple(position), seeks=found.seeks))
         self._host.touch(found)
 
     def _set_filter(self, client: str, call: SetFilter) -> None:
@@ -315,10 +331,10 @@ class Calls:
             return
         wanted = self._filter(client, call.request, call.filter)
         if wanted is not None:
-            found.ask_for_change(client, call, wanted)
+            found.ask_for_change(client, call.request, wanted)
 
 
-def _sought(begin: Begin, strand: Strand) -> Tick | None:
+def sought(begin: Begin, strand: Strand) -> Tick | None:
     """Return after which tick a strand goes on; None if it stays where it is."""
     match begin.kind:
         case BeginKind.LATEST:

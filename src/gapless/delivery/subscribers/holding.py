@@ -67,7 +67,7 @@ class Holding:
     def release(self) -> None:
         """Let all go; what the strand still needs is kept by reports from here on."""
         self._forget_current()
-        self._strand.stop_reading()  # its repetitions would name a hold that is gone
+        self._strand.catch_up.stop()  # its repetitions would name a hold that is gone
         self._release_former()
         self._host.touch(self._strand.subscription)
 

@@ -25,7 +25,8 @@ from gapless.delivery.istream import Account
 from gapless.delivery.requests import Requests
 from gapless.delivery.subscribers.loose import LooseEnd
 from gapless.delivery.subscribers.segments import Segment
-from gapless.delivery.subscribers.strand import State, Strand
+from gapless.delivery.subscribers.states import State
+from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subend import Subend
 from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.clients import BeginKind, Order
@@ -209,7 +210,7 @@ class SubscriberHost:
 
     def drop_strand(self, strand: Strand) -> None:
         """A subscription looks at a pubend no more."""
-        strand.stop_reading()
+        strand.catch_up.stop()
         strand.subend.forget(strand)
         subscription = strand.subscription
         if subscription.strands.get(strand.pubend) is strand:
@@ -289,26 +290,36 @@ class SubscriberHost:
 
     def hand_over(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Give publications, in tick order, to the strands that are live."""
+        for number, wanted in self._wanted(publications):
+            segment = self._segments[number]
+            strand = segment.subscription.strands.get(pubend)
+            if strand is not None and strand.is_live:
+                strand.take(segment, wanted)
+
+    def _wanted(self, publications: tuple[Publication, ...]) -> list[tuple[int, list[Publication]]]:
+        """Return by segment, oldest first, the publications that it matches."""
         matched = self._index.match_batch([each.attributes for each in publications])
+        wanted: dict[int, list[Publication]] = {}
         for publication, numbers in zip(publications, matched, strict=True):
-            for number in sorted(numbers):
-                segment = self._segments[number]
-                strand = segment.subscription.strands.get(pubend)
-                if strand is not None and strand.is_live:
-                    strand.take(segment, publication)
+            for number in numbers:
+                found = wanted.get(number)
+                if found is None:
+                    wanted[number] = [publication]
+                else:
+                    found.append(publication)
+        return sorted(wanted.items())
 
     def hand_over_loose(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Give publications without guarantee to whoever has room for them (R33)."""
-        for publication in publications:
-            for number in sorted(self._index.match(publication.attributes)):
-                subscription = self._segments[number].subscription
-                if subscription.client is None or subscription.newest.number != number:
-                    continue
-                if len(subscription.best_effort) >= self.context.parameters.prefetch_max:
-                    self.context.mark("best effort dropped")
-                    continue
-                subscription.best_effort.append((pubend, publication))
-                self.touch(subscription)
+        for number, wanted in self._wanted(publications):
+            subscription = self._segments[number].subscription
+            if subscription.client is None or subscription.newest.number != number:
+                continue
+            room = self.context.parameters.prefetch_max - len(subscription.best_effort)
+            if room < len(wanted):
+                self.context.mark("best effort dropped")
+            subscription.best_effort.extend((pubend, each) for each in wanted[: max(0, room)])
+            self.touch(subscription)
 
     def fed(self, subend: Subend) -> None:
         """A feeder was found: it hears at once that this host wants the pubend (R43)."""
@@ -352,15 +363,18 @@ class SubscriberHost:
 
     def save(self, subscription: Subscription, then: Callable[[], None]) -> None:
         """Put a durable subscription on disk and go on."""
-        acked = {pubend: strand.acked for pubend, strand in subscription.strands.items()}
+        acked = {
+            pubend: (strand.moves, strand.acked) for pubend, strand in subscription.strands.items()
+        }
         holds = {pubend: each.holding.current for pubend, each in subscription.strands.items()}
 
         def saved() -> None:
             subscription.stored = True
-            for pubend, tick in acked.items():
+            for pubend, (moves, tick) in acked.items():
                 strand = subscription.strands.get(pubend)
                 if strand is not None:
-                    strand.acked_stored = max(strand.acked_stored, tick)
+                    if strand.moves == moves:
+                        strand.acked_stored = max(strand.acked_stored, tick)
                     strand.holding.saved(holds[pubend])
             then()
 

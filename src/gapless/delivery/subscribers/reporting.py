@@ -16,7 +16,7 @@ from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import TICKS_PER_MS, Tick
 from gapless.delivery.subscribers.host import SubscriberHost
-from gapless.delivery.subscribers.strand import State
+from gapless.delivery.subscribers.states import State
 from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.streams import Member, Report, SetDefine
 
@@ -38,7 +38,7 @@ class Reporting:
         parameters = self._context.parameters
         self._context.after(us(ms=parameters.ack_ms), self._tick)
         self._expire()
-        self._save_acknowledgements()
+        self.save_acknowledgements()
         due = self._context.now - self._refreshed_at > us(s=parameters.hold_ttl_s) // 4
         for subend in self._host.subends.values():
             self.report(subend)
@@ -70,7 +70,8 @@ class Reporting:
                 floor = needed
         return floor
 
-    def _save_acknowledgements(self) -> None:
+    def save_acknowledgements(self) -> None:
+        """Put on disk how far clients have acknowledged, where that has changed."""
         lag = self._context.parameters.aet_ms * TICKS_PER_MS
         for subscription in self._host.subscriptions.values():
             if not subscription.durable or not subscription.stored:

@@ -7,7 +7,8 @@ from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.delivery.subscribers.host import SubscriberHost
 from gapless.delivery.subscribers.segments import Segment
-from gapless.delivery.subscribers.strand import State, Strand
+from gapless.delivery.subscribers.states import State
+from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.records import SegmentRecord, SubscriptionRecord
 from gapless.messages.requests import HoldId
@@ -28,6 +29,7 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
     made.stored = True
     made.away_since = host.context.now
     made.merged = record.merged
+    made.seeks = record.seeks
     host.subscriptions[made.name] = made
     stored: list[tuple[Segment, SegmentRecord]] = []
     for each in record.segments:
@@ -35,7 +37,7 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         segment.owed_from = each.time
         stored.append((segment, each))
     host.own(made.newest)
-    acked = dict(record.acked)
+    acked, sought = dict(record.acked), dict(record.sought)
     for pubend, base in record.base:
         strand = _strand(made, pubend, base, stored)
         strand.position = strand.acked = strand.acked_stored = acked.get(pubend, base)
@@ -43,6 +45,7 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         holds = [HoldId(host.context.identity.shb, name) for name in names]
         strand.holding.restore(holds)
         strand.untold = pubend in record.untold
+        strand.sought = sought.get(pubend, 0)
         strand.become(State.AWAY)
     return made
 

@@ -27,49 +27,23 @@ that back.
 from __future__ import annotations
 
 from collections import deque
-from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, cast
 
 from gapless.core.ids import PubendId, VirtualTime
 from gapless.core.parameters import Parameters
-from gapless.core.ticks import TICKS_PER_MS, Tick
+from gapless.core.ticks import Tick
+from gapless.delivery.subscribers.catching import CatchUp
 from gapless.delivery.subscribers.holding import Holding
 from gapless.delivery.subscribers.segments import Segment
+from gapless.delivery.subscribers.states import FOREVER, Lost, State
 from gapless.messages.clients import Order
-from gapless.messages.requests import ReadReply
 from gapless.messages.streams import Publication
 
 if TYPE_CHECKING:
-    from gapless.delivery.requests import Errand
     from gapless.delivery.subscribers.subend import Subend
     from gapless.delivery.subscribers.subscription import Subscription
 
-__all__ = ["FOREVER", "Lost", "State", "Strand"]
-
-FOREVER: Final = 2**62
-"""Above every tick."""
-
-
-class State(Enum):
-    """Where a strand stands."""
-
-    WAITING = "waiting"
-    LIVE = "live"
-    CATCHING = "catching"
-    JOINING = "joining"
-    AWAY = "away"
-
-
-class Lost(NamedTuple):
-    """A range in a buffer that the log no longer has."""
-
-    low: Tick
-    high: Tick
-
-    @property
-    def tick(self) -> Tick:
-        """Where it stands among publications."""
-        return self.low
+__all__ = ["Strand"]
 
 
 class Strand:
@@ -102,15 +76,14 @@ class Strand:
         self.buffer: deque[Publication | Lost] = deque()
         self.last_told: Tick = 0
         """The last tick that the client was sent an event of."""
+        self.sought = 0
+        """The number of the operator's seek that moved it, until its client is known to have seen
+        that; 0 if there is none."""
+        self.moves = 0
+        """Counts such seeks: what was saved before one says nothing of now."""
         self.holding = Holding(self)
         self._barriers: deque[Tick] = deque()
-        self._held: list[Publication] = []
-        self._join_at: Tick = 0
-        self._top: Tick | None = None
-        """The stream's top when the log was last read."""
-        self._errand: Errand | None = None
-        self._reading = 0
-        """Counts reads: an answer to an older one is not for us."""
+        self.catch_up = CatchUp(self)
 
     @property
     def pubend(self) -> PubendId:
@@ -120,7 +93,7 @@ class Strand:
     @property
     def is_live(self) -> bool:
         """Whether it takes what the subend hands over."""
-        return self.state in {State.LIVE, State.JOINING}
+        return self.state is State.LIVE or self.state is State.JOINING
 
     @property
     def total(self) -> bool:
@@ -221,9 +194,10 @@ class Strand:
         """Take a new filter over: where the stream reaches it, or at once if nothing is live."""
         if self.base is None:
             self.segment = segment
-            self.stop_reading()  # what is under way is for the filter before
+            self.catch_up.stop()  # what is under way is for the filter before
         else:
             self.next = segment
+            self.subend.register(self)
             if self.state is not State.LIVE:
                 self.switch_now()
 
@@ -237,6 +211,7 @@ class Strand:
         assert self.next is not None
         self.course.append((self.segment, end))
         self.segment, self.next = self.next, None
+        self.subend.register(self)
         self.switched_at = end
         self.subscription.host.strand_switched(self, end)
 
@@ -260,7 +235,7 @@ class Strand:
         )
         if self.is_live:
             self._leave_live()
-        self.stop_reading()  # what is under way may go beyond the end
+        self.catch_up.stop()  # what is under way may go beyond the end
         self.switch(end)
 
     def raise_barrier(self, tick: Tick) -> None:
@@ -273,35 +248,64 @@ class Strand:
 
     # --- live ------------------------------------------------------------------------------------
 
-    def take(self, segment: Segment, publication: Publication) -> None:
-        """Take a publication that a segment of the subscription matches, if it governs here."""
-        tick = publication.tick
-        if tick <= self.position or self.governing(tick)[0] is not segment:
-            return
+    def take(self, segment: Segment, publications: list[Publication]) -> None:
+        """Take publications, in tick order, that a segment matches, where it governs."""
+        if publications[0].tick <= self.position or self.course or segment is not self.segment:
+            publications = [
+                each
+                for each in publications
+                if each.tick > self.position and self.governing(each.tick)[0] is segment
+            ]
         if self.state is State.LIVE:
-            self._put(publication)
-        elif self.state is State.JOINING and tick > self._join_at:
-            self._held.append(publication)
-            if len(self._held) > self._parameters.join_hold:
-                self.subscription.host.context.mark("joining held too much")
-                self._held.clear()
-                self.become(State.CATCHING)
+            self._put(publications)
+        elif self.state is State.JOINING:
+            self.catch_up.hold_back(publications)
 
-    def _put(self, publication: Publication) -> None:
-        if len(self.buffer) >= self._parameters.prefetch_max:
-            self.subscription.review_answer()  # where it begins is told before its events
-            self.subscription.drain()
-            if len(self.buffer) >= self._parameters.prefetch_max:
+    def _put(self, publications: list[Publication]) -> None:
+        """Buffer what there is room for, and the rest when that is sent, while the client is live."""
+        most, taken = self._parameters.prefetch_max, 0
+        while taken < len(publications) and self.state is State.LIVE:
+            room = most - len(self.buffer)
+            if room <= 0:
+                self.subscription.review_answer()  # where it begins is told before its events
+                self.subscription.drain()
+                room = most - len(self.buffer)
+            if room <= 0:
                 self.subscription.too_slow(self)
                 return
-        self.buffer.append(publication)
+            self.buffer.extend(publications[taken : taken + room])
+            taken += room
         self.subscription.host.touch(self.subscription)
+
+    def take_events(self, most: int, up_to: Tick) -> list[Publication]:
+        """Take events from the buffer that may be told: so many, up to a tick, before any loss."""
+        buffer, up_to = self.buffer, min(up_to, self.barrier)
+        if 0 < len(buffer) <= most and buffer[-1].tick <= up_to and Lost not in map(type, buffer):
+            everything = cast("list[Publication]", [*buffer])  # the usual case, at once
+            buffer.clear()
+            return everything
+        taken: list[Publication] = []
+        while buffer and len(taken) < most:
+            head = buffer[0]
+            if isinstance(head, Lost) or head.tick > up_to:
+                break
+            taken.append(head)
+            buffer.popleft()
+        return taken
+
+    def take_loss(self, up_to: Tick) -> Lost | None:
+        """Take a loss from the buffer, if it is the next that may be told."""
+        head = self.buffer[0] if self.buffer else None
+        if isinstance(head, Lost) and head.tick <= min(up_to, self.barrier):
+            self.buffer.popleft()
+            return head
+        return None
 
     def lose(self, low: Tick, high: Tick) -> None:
         """Note that the log has lost a range that was owed."""
         low = max(low, self.position + 1)
         if self.state is State.JOINING:
-            self._held.clear()
+            self.catch_up.held.clear()
             self.become(State.CATCHING)  # reading will say what is gone
         elif low <= high and self.wants_more:
             self.buffer.append(Lost(low, high))
@@ -317,112 +321,17 @@ class Strand:
 
     def _leave_live(self) -> None:
         self.position = self.frontier
-        self._held.clear()
+        self.catch_up.held.clear()
         self.become(State.CATCHING)
-
-    # --- catching up -------------------------------------------------------------------------------
-
-    def pump(self) -> None:
-        """Go on reading, or join the live stream (R48)."""
-        if self._errand is not None or self.subscription.client is None:
-            return
-        if len(self.buffer) >= self._parameters.prefetch_max:
-            return  # nor join: the next event would be one too many, and all be read again
-        if self.state is State.CATCHING:
-            self._try_to_join()
-        if self.state not in {State.CATCHING, State.JOINING}:
-            return
-        known = max(self.subend.horizon or 0, self._top or 0)
-        if self._top is not None and self.position >= known:
-            return  # nothing more is there yet
-        segment, end = self.governing(self.position + 1)
-        if self.base is not None and not self.subscription.host.meets(self.pubend, segment):
-            self._pass_over(min(end, known))
-        else:
-            high = min(end, self._join_at) if self.state is State.JOINING else end
-            self._read(segment, high)
-
-    def _pass_over(self, high: Tick) -> None:
-        """Go on without reading: a filter that can match nothing of the stream governs here."""
-        if high > self.position:
-            self.position = high
-            self._join_if_read()
-            self.subscription.host.touch(self.subscription)
-
-    def _try_to_join(self) -> None:
-        horizon = self.subend.horizon
-        if horizon is None or self.base is None or not self.segment.reached_by(self.subend.served):
-            return
-        window = self._parameters.join_window_ms * TICKS_PER_MS
-        if self.position < horizon - window or self.governing(self.position + 1)[1] != FOREVER:
-            return
-        if self.position >= horizon:
-            self.become(State.LIVE)
-        else:
-            self._join_at = horizon
-            self.become(State.JOINING)
-
-    def _read(self, segment: Segment, high: Tick) -> None:
-        self._reading += 1
-        turn, hold = self._reading, self.holding.named()
-
-        def read(reply: ReadReply) -> None:
-            if turn == self._reading:
-                self._reading += 1
-                self._errand = None
-                self.holding.answered(hold)
-                self._take_read(reply, segment, high)
-
-        errand = self.subscription.host.requests.read(
-            self.pubend,
-            segment.text,
-            self.position + 1,
-            high,
-            hold=hold,
-            hold_tick=self.kept_from,
-            then=read,
-        )
-        if turn == self._reading:
-            self._errand = errand
-
-    def _take_read(self, reply: ReadReply, segment: Segment, high: Tick) -> None:
-        self._top = reply.top
-        if reply.released > self.position:
-            if self.base is not None and self.subscription.host.meets(self.pubend, segment):
-                self.buffer.append(Lost(self.position + 1, reply.released))
-            self.position = reply.released
-        if self.base is None:
-            self.begin(max(self.position, self.subscription.merged))
-        for piece in reply.pieces:
-            self.buffer.extend(
-                each for each in piece.publications if self.position < each.tick <= high
-            )
-        self.position = max(self.position, min(reply.done, high))
-        self._join_if_read()
-        # what is to be told of the strand itself is told before its events, when the step ends
-        self.subscription.host.touch(self.subscription)
-
-    def _join_if_read(self) -> None:
-        if self.state is State.JOINING and self.position >= self._join_at:
-            self.buffer.extend(self._held)
-            self._held.clear()
-            self.become(State.LIVE)
-
-    def stop_reading(self) -> None:
-        """An answer that is under way is no longer wanted."""
-        self._reading += 1
-        if self._errand is not None:
-            self._errand.cancel()
-            self._errand = None
 
     # --- going and coming ----------------------------------------------------------------------------
 
     def leave(self) -> None:
         """The client is gone; what it has not acknowledged comes from the log again."""
-        self.stop_reading()
+        self.catch_up.stop()
         self.switch_now()
         self.buffer.clear()
-        self._held.clear()
+        self.catch_up.held.clear()
         self.last_told = 0
         if self.state is not State.WAITING:
             self.become(State.AWAY)
@@ -436,15 +345,36 @@ class Strand:
 
     def seek(self, position: Tick) -> None:
         """Go on after a tick."""
-        self.stop_reading()
+        self.catch_up.stop()
         self.buffer.clear()
-        self._held.clear()
+        self.catch_up.held.clear()
         self.last_told = position  # what is below is not acknowledged by silence
-        self._top = None
+        self.catch_up.forget_top()
         self.position = self.origin = position
         self._hold_if_needed()
         self.become(State.CATCHING)
         self.switch_now()
+
+    def move_to(self, tick: Tick) -> None:
+        """Go on after a tick when the client comes, whatever it has acknowledged or seen.
+
+        Below what is kept for this strand the log has to be held anew.
+        """
+        assert self.subscription.client is None, "a stream does not jump inside a connection"
+        if self.base is None:
+            self.begin_in_past(tick)
+        else:
+            kept = tick >= max(self.kept_from, self.given_up)
+            self.moves += 1
+            self.base = min(self.base, tick)
+            self.position = self.origin = self.acked = tick
+            self.acked_stored = min(self.acked_stored, tick)
+            self.given_up = min(self.given_up, tick)
+            self.untold = False
+            if not kept and self.wants_more:
+                self.holding.take()
+        if self.holding.current is not None:
+            self.holding.look_after(due=True)
 
     # --- how much of the log must be kept ----------------------------------------------------------------
 

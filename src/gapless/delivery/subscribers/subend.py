@@ -33,7 +33,9 @@ from gapless.delivery.istream import Account, Stream
 from gapless.delivery.knowledge import cut
 from gapless.delivery.regimes import Regimes
 from gapless.delivery.requests import Errand, Requests
-from gapless.delivery.subscribers.strand import State, Strand
+from gapless.delivery.subscribers.states import State
+from gapless.delivery.subscribers.strand import Strand
+from gapless.messages.clients import Order
 from gapless.messages.requests import ReadReply
 from gapless.messages.streams import (
     AckExpected,
@@ -110,6 +112,14 @@ class Subend:
         self._waiting: dict[str, Strand] = {}
         self._live: dict[str, Strand] = {}
         self._attentive: dict[str, Strand] = {}
+        self._merging: dict[str, Strand] = {}
+        """Those in total order."""
+        self._changing: dict[str, Strand] = {}
+        """Those whose next filter waits to take over."""
+        self._coverage: tuple[VirtualTime, int] | None = None
+        """A virtual time that was enough for all that were live, and after how many changes."""
+        self._changes = 0
+        """Counts what was registered; a thousand strands are not asked about every piece."""
         self._reading: Errand | None = None
         self._turn = 0
         """Counts who became live: an answer to an older question may lack somebody."""
@@ -144,7 +154,7 @@ class Subend:
                 str(self._shb),
                 self,
                 self._candidates,
-                eager=any(strand.total for strand in self.strands.values()),
+                eager=any(strand.total for strand in self._merging.values()),
             )
 
     def close(self) -> None:
@@ -169,11 +179,14 @@ class Subend:
             self._feed.session_closed(peer)
 
     def register(self, strand: Strand) -> None:
-        """Note the state of a strand, old or new."""
+        """Note the state and the filters of a strand, old or new."""
+        self._changes += 1
         name = strand.subscription.name
         if name not in self.strands:
             self.strands[name] = strand
-            self.review_eager()
+            if strand.subscription.order is Order.TOTAL:
+                self._merging[name] = strand
+                self.review_eager()
         if strand.state is State.WAITING:
             self._waiting[name] = strand
         else:
@@ -187,6 +200,10 @@ class Subend:
             self._attentive[name] = strand
         else:
             self._attentive.pop(name, None)
+        if strand.next is not None:
+            self._changing[name] = strand
+        else:
+            self._changing.pop(name, None)
 
     def forget(self, strand: Strand) -> None:
         """A subscription has ended."""
@@ -196,7 +213,9 @@ class Subend:
             self._waiting.pop(name, None)
             self._attentive.pop(name, None)
             self._live.pop(name, None)
-            self.review_eager()
+            self._changing.pop(name, None)
+            if self._merging.pop(name, None) is not None:
+                self.review_eager()
 
     def attentive(self) -> Iterable[Strand]:
         """Return the strands that wait for the horizon to move."""
@@ -205,7 +224,7 @@ class Subend:
     def review_eager(self) -> None:
         """Have silence come at once if somebody waits in total order."""
         if self._feed is not None:
-            self._feed.set_eager(any(strand.total for strand in self.strands.values()))
+            self._feed.set_eager(any(strand.total for strand in self._merging.values()))
 
     # --- the feed ------------------------------------------------------------------------------
 
@@ -304,14 +323,20 @@ class Subend:
             self._owner.advanced(self)
 
     def _covered(self, time: VirtualTime | None) -> bool:
-        return all(strand.segment.reached_by(time) for strand in self._live.values())
+        """Say whether a stream served up to a virtual time is enough for all that are live."""
+        if not self._live or (time is not None and self._coverage == (time, self._changes)):
+            return True
+        covered = all(strand.segment.reached_by(time) for strand in self._live.values())
+        if covered and time is not None:
+            self._coverage = (time, self._changes)
+        return covered
 
     def _start_strands(self, low: Tick, time: VirtualTime | None) -> None:
         if time is None:
             return
         for strand in [*self._waiting.values()]:
             strand.offer_start(low, time)
-        for strand in [*self._live.values()]:
+        for strand in [*self._changing.values()]:
             strand.offer_switch(low, time)
 
     def _pass_over(self, piece: Piece, time: VirtualTime | None) -> None:

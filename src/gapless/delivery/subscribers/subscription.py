@@ -9,7 +9,6 @@ that any more (R51).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,17 +18,19 @@ from gapless.core.ids import PubendId
 from gapless.core.machine import Timer
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
+from gapless.delivery.subscribers.runs import Runs
 from gapless.delivery.subscribers.segments import Segment
-from gapless.delivery.subscribers.strand import Lost, State, Strand
+from gapless.delivery.subscribers.states import FOREVER, State
+from gapless.delivery.subscribers.strand import Strand
 from gapless.messages.clients import (
     Begin,
+    Cause,
     Delivery,
     FilterSet,
     Gap,
     Order,
     PositionTuple,
     Refused,
-    SetFilter,
     Started,
     Subscribed,
     Waiting,
@@ -56,7 +57,8 @@ class Change(msgspec.Struct):
     """A filter change that is not through on all strands."""
 
     request: int
-    client: str
+    asker: str
+    """Its client, or an operator."""
     segment: Segment
     stored: bool
     """Whether the new filter is on disk, where that matters."""
@@ -91,8 +93,10 @@ class Subscription:
         self.strands: dict[PubendId, Strand] = {}
         self.answer: Answer | None = None
         self.change: Change | None = None
-        self.changes: deque[tuple[str, SetFilter, Filter]] = deque()
-        """Filter changes that wait for the one before."""
+        self.changes: deque[tuple[str, int, Filter]] = deque()
+        """Filter changes that wait for the one before: who asked, and under which number."""
+        self.seeks = 0
+        """How often an operator has moved it."""
         self.stored = not durable
         """Whether it is on disk, where that matters."""
         self.ended = False
@@ -124,74 +128,73 @@ class Subscription:
         """
         if self.client is None:
             return
-        events: list[tuple[PubendId, Publication]] = []
-        for strand, item in self._sendable():
-            if isinstance(item, Lost):
-                self._deliver(events)
-                events = []
-                self._say(Gap(self.name, strand.pubend, item.low, item.high))
-                # a gap is to be acknowledged like an event: it may be lost on the way
-                strand.last_told = max(strand.last_told, item.high)
+        if self.answer is None:
+            runs = Runs()
+            if self.order is Order.TOTAL:
+                self._drain_merged(runs)
             else:
-                events.append((strand.pubend, item))
-                strand.last_told = item.tick
-                if self.order is Order.TOTAL:
-                    self.merged = max(self.merged, item.tick)
+                self._drain_in_turn(runs)
+            while self.best_effort and self.credit > 0:
+                pubend, publication = self.best_effort.popleft()
+                runs.add(pubend, [publication])
                 self.credit -= 1
-        while self.best_effort and self.credit > 0 and self.answer is None:
-            events.append(self.best_effort.popleft())
-            self.credit -= 1
-        self._deliver(events)
+            self._deliver(runs)
         for strand in self.strands.values():
             if strand.state in {State.CATCHING, State.JOINING}:
-                strand.pump()
+                strand.catch_up.pump()
         if self.order is Order.TOTAL:
             self._watch_merge()
 
-    def _deliver(self, events: list[tuple[PubendId, Publication]]) -> None:
-        most = self.host.context.parameters.frame_events_max
-        for first in range(0, len(events), most):
-            self._say(Delivery(self.name, tuple(events[first : first + most])))
+    def _deliver(self, runs: Runs) -> None:
+        for part in runs.take(self.host.context.parameters.frame_events_max):
+            self._say(Delivery(self.name, part))
 
     def _say(self, notice: Delivery | Gap | Started | Subscribed) -> None:
         assert self.client is not None
         self.host.context.tell(self.client, notice)
 
-    def _sendable(self) -> Iterator[tuple[Strand, Publication | Lost]]:
-        """Take from the buffers what may be sent, in order, while there is credit."""
-        if self.answer is not None:
-            return
-        if self.order is Order.TOTAL:
-            yield from self._merged()
-            return
-        # one of each in turn, so that a busy stream does not take all credit
+    def _drain_in_turn(self, runs: Runs) -> None:
+        """Send of each strand its share, so that a busy stream does not take all credit."""
         waiting = [strand for strand in self.strands.values() if strand.buffer]
         first = self._turn % len(waiting) if waiting else 0
         ring = deque(waiting[first:] + waiting[:first])
         while ring:
             strand = ring.popleft()
-            item = strand.buffer[0] if strand.buffer else None
-            if item is None or item.tick > strand.barrier:
-                continue
-            if self.credit > 0 or isinstance(item, Lost):
+            share = min(self.credit, max(1, self.credit // (len(ring) + 1)))
+            if self._drain_strand(strand, share, runs, FOREVER):
                 self._turn += 1
                 ring.append(strand)
-                yield strand, strand.buffer.popleft()
 
-    def _merged(self) -> Iterator[tuple[Strand, Publication | Lost]]:
+    def _drain_strand(self, strand: Strand, most: int, runs: Runs, up_to: Tick) -> bool:
+        """Send so many events of a strand, or a loss; return whether there was anything."""
+        events = strand.take_events(most, up_to)
+        if events:
+            runs.add(strand.pubend, events)
+            strand.last_told = events[-1].tick
+            if self.order is Order.TOTAL:
+                self.merged = max(self.merged, strand.last_told)
+            self.credit -= len(events)
+            return True
+        lost = strand.take_loss(up_to)
+        if lost is not None:
+            self._deliver(runs)
+            self._say(Gap(self.name, strand.pubend, lost.low, lost.high))
+            # a gap is to be acknowledged like an event: it may be lost on the way
+            strand.last_told = max(strand.last_told, lost.high)
+        return lost is not None
+
+    def _drain_merged(self, runs: Runs) -> None:
         begun = [each for each in self.strands.values() if each.state is not State.WAITING]
-        if not begun:
-            return
-        limit = min(min(strand.frontier, strand.barrier) for strand in begun)
-        while True:
-            ready = [strand for strand in begun if strand.buffer]
-            if not ready:
-                return
+        limit = min((min(each.frontier, each.barrier) for each in begun), default=0)
+        while ready := [strand for strand in begun if strand.buffer]:
             strand = min(ready, key=lambda each: (each.buffer[0].tick, each.pubend))
-            item = strand.buffer[0]
-            if item.tick > limit or (self.credit <= 0 and not isinstance(item, Lost)):
+            if strand.buffer[0].tick > limit:
                 return
-            yield strand, strand.buffer.popleft()
+            # the first, and with it what lies below the first of every other stream
+            others = [each.buffer[0].tick - 1 for each in ready if each is not strand]
+            up_to = max(strand.buffer[0].tick, min([limit, *others]))
+            if not self._drain_strand(strand, self.credit, runs, up_to):
+                return
 
     def too_slow(self, strand: Strand) -> None:
         """A buffer is full: what is in it comes from the log later, or the client goes (R48)."""
@@ -270,7 +273,7 @@ class Subscription:
         if answer.timer is not None:
             answer.timer.cancel()
         waiting = tuple(
-            Waiting(pubend, self._reason(strand))
+            Waiting(pubend, self.reason(strand))
             for pubend, strand in self.strands.items()
             if not strand.settled
         )
@@ -278,10 +281,11 @@ class Subscription:
             strand.told_base = strand.settled
             if strand.settled and strand.untold:
                 strand.untold, self.dirty = False, True
-        self._say(Subscribed(answer.request, self.position(), waiting))
+        self._say(Subscribed(answer.request, self.position(), waiting, self.seeks))
         self.drain()
 
-    def _reason(self, strand: Strand) -> str:
+    def reason(self, strand: Strand) -> str:
+        """Say why a strand has not begun."""
         if strand.subend.feeder is None:
             cut = self.host.cut_of(strand.pubend)
             named = "" if cut is None else f" (partition {cut})"
@@ -291,37 +295,53 @@ class Subscription:
         return "the news of this subscription has not reached this pubend yet"
 
     def forget_client(self) -> None:
-        """The client is gone, and with it all that was for it alone."""
-        for waiting in (self.answer, self.change):
-            if waiting is not None and waiting.timer is not None:
-                waiting.timer.cancel()
+        """The client is gone, and with it all that was for it alone; what others asked goes on."""
+        gone, change = self.client, self.change
+        if self.answer is not None and self.answer.timer is not None:
+            self.answer.timer.cancel()
+        if change is not None and change.asker == gone:
+            if change.timer is not None:
+                change.timer.cancel()
+            self.change = None
         if self._impatience is not None:
             self._impatience.cancel()
             self._impatience = None
         self.client = None
         self.credit = 0
-        self.answer = self.change = None
-        self.changes.clear()
+        self.answer = None
+        self.changes = deque(each for each in self.changes if each[0] != gone)
         self.best_effort.clear()
 
     # --- changing the filter -------------------------------------------------------------------
 
-    def ask_for_change(self, client: str, call: SetFilter, wanted: Filter) -> None:
-        """Change the filter, now or after the change before it (R47)."""
+    def ask_for_change(self, asker: str, request: int, wanted: Filter) -> None:
+        """Change the filter, now or after the change before it, and tell the asker (R47)."""
         most = self.host.context.parameters.segments_max
         again = wanted == self.newest.filter and not self.changes
         if not again and len(self.segments) + len(self.changes) > most:
             reason = f"{most} filter changes are not through yet (segments_max); try again later"
-            self.host.context.tell(client, Refused(call.request, reason))
+            self.host.context.tell(asker, Refused(request, reason, Cause.TRY_LATER))
         elif self.change is not None or not self.stored:
-            self.changes.append((client, call, wanted))
+            self.changes.append((asker, request, wanted))
         else:
-            self._begin_change(client, call, wanted)
+            self._begin_change(asker, request, wanted)
 
-    def _begin_change(self, client: str, call: SetFilter, wanted: Filter) -> None:
+    def refuse_changes(self, reason: str) -> None:
+        """The subscription has ended: say so to those whose changes are not through."""
+        waiting = [(asker, request) for asker, request, _ in self.changes]
+        if self.change is not None:
+            waiting.insert(0, (self.change.asker, self.change.request))
+            if self.change.timer is not None:
+                self.change.timer.cancel()
+        self.change = None
+        self.changes.clear()
+        for asker, request in waiting:
+            self.host.context.tell(asker, Refused(request, reason))
+
+    def _begin_change(self, asker: str, request: int, wanted: Filter) -> None:
         if wanted == self.newest.filter:
             # asked for again, perhaps because the answer was lost: say where it happened
-            self.change = Change(call.request, client, self.newest, stored=True, repeated=True)
+            self.change = Change(request, asker, self.newest, stored=True, repeated=True)
             self.host.touch(self)
             return
         segment = self.host.make_segment(self, wanted)
@@ -332,7 +352,7 @@ class Subscription:
         wait = us(s=self.host.context.parameters.filter_wait_s)
         timer = self.host.context.after(wait, self._switch_by_position)
         self.change = Change(
-            call.request, client, segment, stored=not self.durable, repeated=False, timer=timer
+            request, asker, segment, stored=not self.durable, repeated=False, timer=timer
         )
         for strand in self.strands.values():
             strand.aim_at(segment)
@@ -366,7 +386,7 @@ class Subscription:
         if change.timer is not None:
             change.timer.cancel()
         position = self._switch_position(repeated=change.repeated)
-        self.host.context.tell(change.client, FilterSet(change.request, position))
+        self.host.context.tell(change.asker, FilterSet(change.request, position))
         self.review_segments()
         for pubend in [*self.strands]:
             self.host.look_at(self, pubend)  # the filter that was left may have been the only one
@@ -408,6 +428,8 @@ class Subscription:
             self.expiry_s,
             self.merged,
             tuple(pubend for pubend, strand in begun if strand.untold),
+            self.seeks,
+            tuple((pubend, strand.sought) for pubend, strand in begun if strand.sought),
         )
 
     def _segment_record(self, segment: Segment) -> SegmentRecord:

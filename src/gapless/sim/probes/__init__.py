@@ -8,8 +8,7 @@ One :class:`~.watch.Watch` sees every step once and shows each probe what it ask
 kind, pieces of streams, changes on disks, steps), so that all probes together cost less than the
 brokers that they look at. What they know in common is in :class:`~.insight.Insight`.
 
-Not checked here: that sequences of a publisher grow in the log (I12) is checked by the oracle; that
-messages of dead sessions change nothing is left to the tests of sessions.
+That sequences of a publisher grow in the log (I12) is checked by the oracle.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 from gapless.sim.probes.convergence import Convergence
 from gapless.sim.probes.durability import Durability
 from gapless.sim.probes.feeds import Feeds
+from gapless.sim.probes.fencing import Fencing
 from gapless.sim.probes.insight import Insight
 from gapless.sim.probes.keeping import LogKept, Reports
 from gapless.sim.probes.limits import Limits
@@ -46,6 +46,7 @@ INVARIANTS: tuple[Callable[[Insight], Invariant], ...] = (
     Reports,
     LogKept,
     Feeds,
+    Fencing,
     Durability,
     Limits,
     Convergence,

@@ -9,7 +9,8 @@ from gapless.broker import Broker
 from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
 from gapless.core.parameters import us
 from gapless.delivery.pubend import Pubend
-from gapless.delivery.subscribers.strand import State
+from gapless.delivery.subscribers.states import State
+from gapless.delivery.subscribers.subend import Subend
 from gapless.propagation import Table
 from gapless.sim.oracle import Stream
 from gapless.sim.probes.insight import Insight, broker_of
@@ -24,8 +25,10 @@ __all__ = ["Convergence"]
 class Convergence(Invariant):
     """I15: in the liveness phase, if the whole overlay heals: every broker knows every pubend, every
     edge is settled and has the newest entry of every host behind it, nobody is late, no old table
-    is kept beyond its time, every pubend that is needed is fed, every strand has started, and
-    every horizon has been near the top once. A pubend whose log is damaged is left out.
+    is kept beyond its time, every pubend that is needed is fed, every strand has started, every
+    horizon has been near the top once, and where nothing waits for an acknowledgement of a client
+    the pubend's row of a host was near it once too: reports follow. A pubend whose log is damaged is
+    left out.
 
     The runner asks again and again; what is still owed after the time for that is a violation.
     """
@@ -37,6 +40,8 @@ class Convergence(Invariant):
         hop_us = us(ms=parameters.silence_ms) + 4 * options.delay_us_max
         self._lag_us = 2 * us(ms=parameters.idle_silence_max_ms) + 2 * depth * hop_us
         """How far a horizon may be behind the top, at most."""
+        self._floor_lag_us = self._lag_us + 2 * depth * us(ms=parameters.ack_ms)
+        self._reported: set[tuple[BrokerId, PubendId, int]] = set()
         self._near: set[tuple[BrokerId, PubendId, int]] = set()
         """Subends whose horizon was near the top once; with tiny limits it need not stay there."""
         self._versions: dict[ShbId, tuple[VirtualTime, int]] = {}
@@ -132,3 +137,18 @@ class Convergence(Invariant):
                     self._near.add(key)
                 else:
                     yield f"the horizon of {stream.pubend} is at {subend.horizon} of {hosted.top}"
+            if isinstance(hosted, Pubend) and key not in self._reported:
+                yield from self._report(machine, subend, hosted, key)
+
+    def _report(
+        self, machine: Broker, subend: Subend, hosted: Pubend, key: tuple[BrokerId, PubendId, int]
+    ) -> Iterator[str]:
+        """Look whether what a host reports has come to the pubend's row of it."""
+        if any(strand.subscription.durable for strand in subend.strands.values()):
+            return  # its clients decide
+        row = hosted.membership.row(machine.context.identity.shb)
+        if row is not None and hosted.top - row.floor <= self._floor_lag_us:
+            self._reported.add(key)
+        else:
+            floor = None if row is None else row.floor
+            yield f"the floor of {subend.pubend} is at {floor} of {hosted.top}"

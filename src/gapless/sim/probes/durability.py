@@ -17,7 +17,14 @@ from gapless.messages.clients import (
     Started,
     Subscribed,
 )
-from gapless.messages.records import JoinRecord, LifeRecord, SubscriptionRecord
+from gapless.messages.records import (
+    Change,
+    JoinRecord,
+    LifeRecord,
+    PublisherRecord,
+    Store,
+    SubscriptionRecord,
+)
 from gapless.messages.requests import HoldId, Read, ReadReply
 from gapless.messages.streams import Piece, Regime, SetDefine
 from gapless.sim.oracle import Stream
@@ -25,7 +32,7 @@ from gapless.sim.probes.insight import Insight
 from gapless.sim.probes.watch import Handler, Invariant
 
 if TYPE_CHECKING:
-    from gapless.sim.world import Process
+    from gapless.sim.world import Host, Process
 
 __all__ = ["Durability"]
 
@@ -48,6 +55,8 @@ class Durability(Invariant):
         super().__init__(insight)
         self._lives: dict[BrokerId, int] = {}
         self._holds: dict[tuple[BrokerId, int], HoldId] = {}
+        self._sessions: set[tuple[BrokerId, int]] = set()
+        """The sessions of publishers that were ever on disk, also if the next was there at once."""
 
     def said(self) -> Mapping[type, Handler]:
         """Look at all that promises something."""
@@ -63,6 +72,11 @@ class Durability(Invariant):
             Delivery: self._delivered,
             FilterSet: self._filter_set,
         }
+
+    def durable(self, host: Host, change: Change) -> None:
+        """Note sessions of publishers."""
+        if type(change) is Store and type(change.record) is PublisherRecord:
+            self._sessions.add((host.broker, change.record.session))
 
     def _undurable(self, process: Process, what: str) -> None:
         self.world.violate("I13", f"{process.host.broker} tells {what}, which is not on its disk")
@@ -126,12 +140,8 @@ class Durability(Invariant):
             self._undurable(process, f"that {notice.pubend} is open")
 
     def _publisher(self, process: Process, client: str, notice: PublisherOpened) -> None:
-        sessions = [
-            record.session
-            for record in process.host.disk.records.values()
-            if record.key[0] == "publisher" and hasattr(record, "session")
-        ]
-        if notice.session not in sessions and self._is_guaranteed(process):
+        known = (process.host.broker, notice.session) in self._sessions
+        if not known and self._is_guaranteed(process):
             self._undurable(process, f"{client} the session {notice.session}")
 
     def _is_guaranteed(self, process: Process) -> bool:

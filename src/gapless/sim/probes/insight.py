@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from gapless.broker import Broker
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.ticks import Tick
-from gapless.delivery.subscribers.strand import State, Strand
+from gapless.delivery.subscribers.states import State
+from gapless.delivery.subscribers.strand import Strand
 from gapless.messages.records import (
     Append,
     Change,

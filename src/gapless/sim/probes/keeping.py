@@ -74,8 +74,8 @@ class LogKept(Invariant):
 
     When more is released, no row and no hold on disk is below it, and no subscription anywhere
     needs a tick that was there until now. Not counted are those that began in the past and whose
-    hold has not reached the disk yet: they may be told a gap. With leases that expire
-    (``expiry``) only rows and holds are looked at.
+    hold has not reached the disk yet: they may be told a gap. Where a log may go all the same, as
+    with leases that expire (``Options.forgiving``), only rows and holds are looked at.
     """
 
     def __init__(self, insight: Insight) -> None:
@@ -111,11 +111,13 @@ class LogKept(Invariant):
         for hold, kept in insight.holds.get(pubend, {}).items():
             if before <= kept.tick < released:
                 self._lost(host, pubend, released, f"{hold} keeps all above {kept.tick}")
-        if insight.options.expiry:
+        if insight.options.forgiving:
             return
         stream = self.truth.streams[pubend]
         for other in self.world.hosts.values():
             for need in insight.needs(other, stream):
+                # a beginning is told when its hold is kept, so nobody was promised anything by a
+                # hold that never was on a disk, and seeking back promises no log (R49)
                 fresh = need.hold is not None and need.hold not in insight.held
                 if before <= need.tick < released and not fresh:
                     why = f"{need.subscription} at {other.broker} needs all above {need.tick}"

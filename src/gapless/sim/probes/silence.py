@@ -10,7 +10,7 @@ from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VirtualTime
 from gapless.core.machine import Event
 from gapless.core.ticks import Tick
 from gapless.delivery.subscribers.segments import Segment
-from gapless.delivery.subscribers.strand import State
+from gapless.delivery.subscribers.states import State
 from gapless.messages.streams import Piece
 from gapless.sim.oracle import Stream
 from gapless.sim.probes.insight import Insight, broker_of
@@ -33,8 +33,9 @@ class SilenceHonesty(Invariant):
     all pieces that a broker holds are looked at, in case it put them together wrongly. A leaf's
     pieces are for that host alone, so only its filters count.
 
-    A filter that starts later, at the virtual time of one that covers it, needs no second look: the
-    tables of that time cover it (I4), and so did what was filtered by them.
+    A filter that starts later, at the virtual time of one that covers it, is looked at with what is
+    held then. What was handed over before needs no second look: the tables of that time cover it (I4),
+    and so did what was filtered by them.
     """
 
     def __init__(self, insight: Insight) -> None:

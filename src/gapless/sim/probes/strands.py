@@ -9,7 +9,8 @@ from gapless.broker import Broker
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Asked, Event
 from gapless.core.ticks import Tick
-from gapless.delivery.subscribers.strand import State, Strand
+from gapless.delivery.subscribers.states import State
+from gapless.delivery.subscribers.strand import Strand
 from gapless.messages.records import RegimeRecord
 from gapless.messages.requests import Read, ReadReply
 from gapless.sim.oracle import Stream

@@ -1,8 +1,9 @@
 """The watch: sees every step once, and shows each probe what it asked for.
 
 What a broker says to peers and clients is in the effects of its steps. What its router says to its
-own leaf is not, so the watch listens to what a broker takes from itself; that changes nothing. For
-every message there may be several probes; each names the kinds that it wants.
+own leaf is not, and of what comes it takes only a part: so the watch listens to what a broker takes,
+from itself and from others; that changes nothing. For every message there may be several probes;
+each names the kinds that it wants.
 """
 
 from __future__ import annotations
@@ -48,6 +49,12 @@ class Invariant(Probe):
     ) -> None:
         """A piece of a guaranteed stream leaves for a peer: for its leaf, or for its router."""
 
+    def arrived(self, process: Process, peer: BrokerId, packet: Packet) -> None:
+        """A packet of a peer has arrived, whether or not it is taken."""
+
+    def taken(self, process: Process, peer: BrokerId, packet: Packet) -> None:
+        """A broker takes a packet of a peer: its messages are handed to the rooms."""
+
     def moved(self, process: Process, machine: Broker, event: Event) -> None:
         """A broker that has begun its life has made a step."""
 
@@ -69,6 +76,10 @@ class Watch(Probe):
         self._pieces = [each.piece for each in self._with("piece")]
         self._moved = [each.moved for each in self._with("moved")]
         self._durable = [each.durable for each in self._with("durable")]
+        self._arriving: list[Packet] = []
+        """The packet that has arrived, until its first message is taken."""
+        self._arrived = [each.arrived for each in self._with("arrived")]
+        self._taken = [each.taken for each in self._with("taken")]
         for host in run.world.hosts.values():
             host.disk.watchers.append(self._changed)
 
@@ -101,6 +112,8 @@ class Watch(Probe):
         machine = process.machine
         if not isinstance(machine, Broker) or machine._early is not None:
             return
+        if "received" not in vars(machine.sessions):
+            self._look_at_packets(process, machine)
         handlers = self._handlers
         for effect in effects:
             kind = type(effect)
@@ -110,6 +123,9 @@ class Watch(Probe):
                     for message in packet.messages:
                         for handler in handlers.get(type(message), ()):
                             handler(process, effect.peer, message)
+                else:
+                    for handler in handlers.get(type(packet), ()):
+                        handler(process, effect.peer, packet)
             elif kind is Tell:
                 for handler in handlers.get(type(effect.notice), ()):
                     handler(process, effect.client, effect.notice)
@@ -130,15 +146,33 @@ class Watch(Probe):
     def _listen(self, process: Process, machine: Broker) -> None:
         received = machine.received
         me = process.host.broker
-        handlers = self._handlers
+        handlers, arriving, taken = self._handlers, self._arriving, self._taken
 
         def listen(peer: BrokerId, message: Any) -> None:
             if peer == me:
                 for handler in handlers.get(type(message), ()):
                     handler(process, me, message)
+            elif arriving:
+                packet = arriving.pop()
+                for handle in taken:
+                    handle(process, peer, packet)
             received(peer, message)
 
         vars(machine)["received"] = listen
+
+    def _look_at_packets(self, process: Process, machine: Broker) -> None:
+        """See what arrives at a broker; its sessions are there when its life has begun."""
+        received, arrived, arriving = machine.sessions.received, self._arrived, self._arriving
+
+        def arrives(peer: BrokerId, packet: Any) -> None:
+            if type(packet) is Packet:
+                arriving.append(packet)
+                for handle in arrived:
+                    handle(process, peer, packet)
+            received(peer, packet)
+            arriving.clear()
+
+        vars(machine.sessions)["received"] = arrives
 
     def _changed(self, host: Host, change: Change) -> None:
         self.insight.durable(host, change)

@@ -1,0 +1,258 @@
+"""What operators ask to see of a broker: facts as they are now, in pages of bounded size.
+
+Nothing here changes anything, and no rule reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from gapless.core.ids import PubendId
+from gapless.delivery.pubend import Pubend
+from gapless.delivery.subscribers.strand import Strand
+from gapless.delivery.subscribers.subscription import Subscription
+from gapless.messages.clients import Refused
+from gapless.messages.operating import (
+    BrokerShown,
+    CellState,
+    HostedState,
+    ListPubends,
+    ListSubscriptions,
+    MemberState,
+    PeerState,
+    PubendList,
+    PubendState,
+    ShowBroker,
+    ShowSubscription,
+    ShowTopology,
+    StrandState,
+    SubscriptionList,
+    SubscriptionShown,
+    SubscriptionState,
+    TopologyShown,
+)
+
+if TYPE_CHECKING:
+    from gapless.broker.machine import Broker
+
+__all__ = ["Inspection"]
+
+ENTRIES_MAX: Final = 256
+"""Cells, pubends or subscriptions in one answer. With the longest filters they fill a frame."""
+
+PEERS_MAX: Final = 1_024
+"""Peers in one answer; those of the nearest cells come first."""
+
+STRANDS_MAX: Final = 256
+"""Streams of one subscription in one answer."""
+
+STRANDS_LISTED_MAX: Final = 16
+"""Streams of each subscription in a list; who wants to see all asks for that subscription."""
+
+MEMBERS_MAX: Final = 64
+"""Members of a pubend in a list."""
+
+TEXT_MAX: Final = 1_048_576
+"""Characters of filters in one answer, about."""
+
+T = TypeVar("T")
+
+
+def page(found: Iterable[T], size_of: Callable[[T], int]) -> tuple[tuple[T, ...], bool]:
+    """Return as many as fit into an answer, at least one, and whether there are more.
+
+    >>> page(["short"] * 300, len)[1], len(page(["long" * 100_000] * 300, len)[0])
+    (True, 3)
+    """
+    taken: list[T] = []
+    room = TEXT_MAX
+    for each in found:
+        if len(taken) >= ENTRIES_MAX or room <= 0:
+            return tuple(taken), True
+        taken.append(each)
+        room -= size_of(each)
+    return tuple(taken), False
+
+
+class Inspection:
+    """Answers what operators ask to see."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._context = broker.context
+        self._handlers: dict[type, Callable[[Any], Any]] = {
+            ShowBroker: self._show_broker,
+            ShowTopology: self._show_topology,
+            ListPubends: self._list_pubends,
+            ListSubscriptions: self._list_subscriptions,
+            ShowSubscription: self._show_subscription,
+        }
+
+    def asked(self, client: str, request: Any) -> bool:
+        """Take a request to see something; False for others."""
+        handler = self._handlers.get(type(request))
+        if handler is not None:
+            self._context.tell(client, handler(request))
+        return handler is not None
+
+    # --- the broker ----------------------------------------------------------------------------
+
+    def _show_broker(self, call: ShowBroker) -> BrokerShown:
+        broker, identity = self._broker, self._context.identity
+        peers = self._peers()
+        subscriptions = broker.host.subscriptions.values()
+        clients = {each.client for each in subscriptions if each.client is not None}
+        hosted = broker.pubends.hosted
+        return BrokerShown(
+            call.request,
+            identity.broker,
+            identity.cell,
+            identity.life,
+            self._context.clock,
+            tuple(peers[:PEERS_MAX]),
+            max(0, len(peers) - PEERS_MAX),
+            pubends_hosted=len(hosted),
+            pubends_known=len(broker.announcements.pubends()),
+            streams_joined=len(broker.host.subends),
+            subscriptions=len(subscriptions),
+            durable=sum(each.durable for each in subscriptions),
+            connected=sum(each.client is not None for each in subscriptions),
+            clients=len(clients),
+            log_bytes=sum(each.log_bytes for each in hosted.values() if isinstance(each, Pubend)),
+            cache_bytes=broker.router.cached_bytes,
+            marks=tuple(sorted(self._context.marks.items())),
+        )
+
+    def _peers(self) -> list[PeerState]:
+        broker = self._broker
+        found = []
+        for info in broker.neighbourhood.cells:
+            for peer in info.brokers:
+                if peer == self._context.identity.broker:
+                    continue
+                is_open = broker.sessions.is_open(peer)
+                life = broker.sessions.life_of(peer) if is_open else 0
+                slow = broker.router.is_held_back(peer)
+                found.append(PeerState(peer, info.name, is_open, life, slow))
+        return found
+
+    def _show_topology(self, call: ShowTopology) -> TopologyShown:
+        identity, around = self._context.identity, self._broker.neighbourhood
+        skipped = around.cells[max(0, call.skip) :]
+        shown = skipped[:ENTRIES_MAX]
+        cells = tuple(
+            CellState(
+                each.name,
+                around.distance(each.name),
+                each.brokers,
+                tuple(broker for broker in each.brokers if self._reaches(broker)),
+                each.neighbours,
+            )
+            for each in shown
+        )
+        more = len(skipped) > len(shown)
+        return TopologyShown(
+            call.request, identity.broker, identity.cell, around.version, cells, more
+        )
+
+    def _reaches(self, broker: str) -> bool:
+        return broker == self._context.identity.broker or self._broker.sessions.is_open(broker)
+
+    # --- pubends -------------------------------------------------------------------------------
+
+    def _list_pubends(self, call: ListPubends) -> PubendList:
+        broker = self._broker
+        names = sorted(broker.pubends.hosted) if call.hosted else broker.announcements.pubends()
+        after = call.after
+        states = (self._pubend(each) for each in names if after is None or each > after)
+        known = (each for each in states if each is not None)
+        entries, more = page(known, lambda each: len(each.advertisement))
+        return PubendList(call.request, entries, more)
+
+    def _pubend(self, pubend: PubendId) -> PubendState | None:
+        known = self._broker.announcements.get(pubend)
+        if known is None:
+            return None
+        properties = known.properties
+        hosted = self._broker.pubends.hosted.get(pubend)
+        return PubendState(
+            pubend,
+            properties.broker,
+            properties.cell,
+            properties.quality,
+            properties.advertisement,
+            known.version,
+            known.path,
+            _hosted(hosted) if isinstance(hosted, Pubend) else None,
+        )
+
+    # --- subscriptions -------------------------------------------------------------------------
+
+    def _list_subscriptions(self, call: ListSubscriptions) -> SubscriptionList:
+        found = self._broker.host.subscriptions
+        states = (
+            self._subscription(found[name], None, STRANDS_LISTED_MAX)
+            for name in sorted(found)
+            if name > call.after and (found[name].durable or not call.durable)
+        )
+        entries, more = page(states, lambda each: len(each.filter))
+        return SubscriptionList(call.request, entries, more)
+
+    def _show_subscription(self, call: ShowSubscription) -> SubscriptionShown | Refused:
+        found = self._broker.host.subscriptions.get(call.subscription)
+        if found is None:
+            reason = f"there is no subscription {call.subscription!r} at this broker"
+            return Refused(call.request, reason)
+        return SubscriptionShown(call.request, self._subscription(found, call.after, STRANDS_MAX))
+
+    def _subscription(
+        self, subscription: Subscription, after: PubendId | None, most: int
+    ) -> SubscriptionState:
+        strands = subscription.strands
+        names = [each for each in sorted(strands) if after is None or each > after]
+        away_for = self._context.now - subscription.away_since
+        return SubscriptionState(
+            subscription.name,
+            subscription.durable,
+            subscription.newest.text,
+            subscription.order,
+            subscription.client,
+            None if subscription.client is not None else self._context.clock - away_for,
+            subscription.expiry_s,
+            subscription.change is not None,
+            subscription.credit,
+            tuple(_strand(strands[each]) for each in names[:most]),
+            max(0, len(names) - most),
+        )
+
+
+def _hosted(pubend: Pubend) -> HostedState:
+    rows = sorted(pubend.membership.rows(), key=lambda row: (row.floor, row.shb))
+    members = tuple(MemberState(row.shb, row.floor, row.durable, row.parked) for row in rows)
+    return HostedState(
+        pubend.top,
+        pubend.record.released,
+        pubend.log_bytes,
+        pubend.regime,
+        members[:MEMBERS_MAX],
+        max(0, len(members) - MEMBERS_MAX),
+        pubend.membership.floor(),
+        pubend.damage,
+    )
+
+
+def _strand(strand: Strand) -> StrandState:
+    subscription, horizon = strand.subscription, strand.subend.horizon
+    reached = strand.acked if subscription.durable else strand.frontier
+    has_begun = strand.base is not None
+    return StrandState(
+        strand.pubend,
+        strand.state.value,
+        strand.frontier,
+        strand.acked,
+        horizon,
+        max(0, (horizon or 0) - reached) if has_begun else 0,
+        len(strand.buffer),
+        None if has_begun else subscription.reason(strand),
+    )

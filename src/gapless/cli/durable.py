@@ -1,0 +1,204 @@
+"""``gapless durable``: durable subscriptions by name, connected or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, To, settle
+from gapless.cli.output import (
+    console,
+    facts,
+    listing,
+    moment,
+    print_json,
+    print_note,
+    records,
+    span,
+)
+from gapless.cli.places import HELP, read_place
+from gapless.cli.showing import connection, lag_of, show_subscriptions
+from gapless.cli.talking import DEADLINE_S, talk
+
+if TYPE_CHECKING:
+    from gapless.client import Session
+    from gapless.messages.operating import SubscriptionState
+
+__all__ = ["durable"]
+
+durable = typer.Typer(
+    help="Look at durable subscriptions of a broker, and change them.", no_args_is_help=True
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the subscription.")]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Also if a client has it: it is told that it ended."),
+]
+
+
+@durable.command("ls")
+def _ls(
+    context: typer.Context,
+    *,
+    to: To = URL_DEFAULT,
+    deadline: Deadline = DEADLINE_S,
+    as_json: AsJson = False,
+) -> None:
+    """List durable subscriptions."""
+    settle(context, as_json=as_json)
+    show_subscriptions(to, durable=True, deadline=deadline, as_json=as_json)
+
+
+@durable.command("info")
+def _info(
+    context: typer.Context,
+    name: Name,
+    *,
+    to: To = URL_DEFAULT,
+    deadline: Deadline = DEADLINE_S,
+    as_json: AsJson = False,
+) -> None:
+    """Show one durable subscription, and how far it is on every stream."""
+    settle(context, as_json=as_json)
+
+    async def ask(session: Session) -> tuple[SubscriptionState, list[Any]]:
+        from gapless.messages.operating import ShowSubscription
+
+        after, strands = None, []
+        while True:
+            entry = (await session.request(ShowSubscription(0, name, after), changes=False)).entry
+            strands += entry.strands
+            if not entry.strands_left_out or not entry.strands:
+                return entry, strands
+            after = entry.strands[-1].pubend
+
+    state, strands = talk(to, ask, deadline=deadline)
+    if as_json:
+        print_json({**records(state), "strands": records(strands), "strands_left_out": 0})
+    else:
+        _show(state, strands)
+
+
+def _show(state: SubscriptionState, strands: list[Any]) -> None:
+    out = console()
+    rows = [
+        ("subscription", state.name),
+        ("filter", state.filter + (" (taking over)" if state.changing else "")),
+        ("order", state.order.name.lower()),
+        ("client", connection(state)),
+        ("ends", f"when nobody has had it for {span(state.expiry_s * 1_000_000)}"),
+    ]
+    out.print(facts(rows))
+    if strands:
+        out.print()
+        lines = [
+            (
+                str(each.pubend),
+                each.state if each.waiting is None else f"waiting: {each.waiting}",
+                str(each.acked),
+                moment(each.acked),
+                lag_of([each]),
+                f"{each.buffered:,}",
+            )
+            for each in strands
+        ]
+        columns = ("pubend", "state", "acknowledged", "which was", "lag", "waits for credit")
+        out.print(listing(*columns, rows=lines))
+
+
+@durable.command("seek")
+def _seek(
+    context: typer.Context,
+    name: Name,
+    place: Annotated[str, typer.Argument(metavar="PLACE", help=HELP)],
+    *,
+    force: Force = False,
+    to: To = URL_DEFAULT,
+    deadline: Deadline = DEADLINE_S,
+    as_json: AsJson = False,
+) -> None:
+    """Let a durable subscription go on from another place, back or forward.
+
+    A position that its client has stored from before the seek does not undo it.
+    """
+    from gapless.client.starts import begin_of
+
+    settle(context, as_json=as_json)
+    begin = begin_of(read_place(place))
+
+    async def ask(session: Session) -> Any:
+        from gapless.messages.operating import SeekDurable
+
+        return await session.request(SeekDurable(0, name, begin, force))
+
+    answer = talk(to, ask, deadline=deadline)
+    if as_json:
+        waiting = {str(each.pubend): each.reason for each in answer.waiting}
+        print_json({"position": _position(answer.position), "waiting": waiting})
+        return
+    _show_position(f"{name} goes on after", answer.position)
+    for each in answer.waiting:
+        print_note(f"warning: {each.pubend}: {each.reason}")
+
+
+@durable.command("set-filter")
+def _set_filter(
+    context: typer.Context,
+    name: Name,
+    filter_text: Annotated[str, typer.Argument(metavar="FILTER", help="The new filter.")],
+    *,
+    to: To = URL_DEFAULT,
+    deadline: Deadline = 30.0,
+    as_json: AsJson = False,
+) -> None:
+    """Change the filter of a durable subscription; print the position where the new one begins."""
+    settle(context, as_json=as_json)
+
+    async def ask(session: Session) -> Any:
+        from gapless.messages.operating import SetDurableFilter
+
+        return await session.request(SetDurableFilter(0, name, filter_text))
+
+    answer = talk(to, ask, deadline=deadline)
+    if as_json:
+        print_json({"position": _position(answer.position)})
+    else:
+        _show_position(f"the new filter of {name} governs after", answer.position)
+
+
+@durable.command("rm")
+def _rm(
+    context: typer.Context,
+    name: Name,
+    *,
+    force: Force = False,
+    to: To = URL_DEFAULT,
+    deadline: Deadline = DEADLINE_S,
+    as_json: AsJson = False,
+) -> None:
+    """End a durable subscription for good. What it has not got is no longer kept for it."""
+    settle(context, as_json=as_json)
+
+    async def ask(session: Session) -> Any:
+        from gapless.messages.operating import RemoveDurable
+
+        return await session.request(RemoveDurable(0, name, force))
+
+    talk(to, ask, deadline=deadline)
+    if as_json:
+        print_json({"removed": name})
+    else:
+        console().print(f"{name} is gone")
+
+
+def _position(position: Any) -> dict[str, int]:
+    return {str(pubend): tick for pubend, tick in position}
+
+
+def _show_position(what: str, position: Any) -> None:
+    from gapless.client import Position
+
+    found = Position(_position(position))
+    console().print(f"{what} {str(found) or 'nothing: it has not begun on any stream'}")

@@ -1,0 +1,137 @@
+"""``gapless up``: an overlay on this computer; ``gapless broker``: one broker of any overlay."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gapless.cli.options import AsJson, settle
+from gapless.cli.output import console, listing, print_json_line, print_note
+
+if TYPE_CHECKING:
+    from gapless.runtime.supervisor import Happening, Supervisor
+
+__all__ = ["broker", "up"]
+
+
+def up(
+    context: typer.Context,
+    *,
+    topology: Annotated[
+        str,
+        typer.Option(
+            metavar="TREE", help="line:3, star:5, tree:2x3, or the name of an overlay's .toml file."
+        ),
+    ] = "line:3",
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Where everything is kept. Without it, it is gone when this ends."),
+    ] = None,
+    port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65_535, help="The port of the first broker; 0 takes any that are free."
+        ),
+    ] = 7400,
+    restart: Annotated[
+        bool,
+        typer.Option("--restart/--no-restart", help="Start a broker that died again."),
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Run an overlay of brokers on this computer, a process each, until Ctrl-C.
+
+    With --json the first line of the output lists the brokers, as soon as all are ready; every
+    further line says what happened to one.
+    """
+    from gapless.runtime.overlays import overlay_of
+    from gapless.runtime.process import run_loop
+    from gapless.runtime.supervisor import Supervisor, supervise
+
+    settle(context, as_json=as_json)
+    overlay = overlay_of(topology)
+    with _kept_in(data) as directory:
+        watch = _Watch(as_json=as_json)
+        supervisor = Supervisor(
+            overlay, directory, port=port, restart=restart, on_event=watch.happened
+        )
+        run_loop(supervise(supervisor, ready=watch.ready))
+        watch.stopped()
+
+
+@contextlib.contextmanager
+def _kept_in(data: Path | None) -> Iterator[Path]:
+    """Give the data directory, for good or only for now."""
+    if data is not None:
+        yield data
+        return
+    with tempfile.TemporaryDirectory(prefix="gapless-") as directory:
+        yield Path(directory)
+
+
+class _Watch:
+    """Says what happens to an overlay."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._supervisor: Supervisor | None = None
+
+    def ready(self, supervisor: Supervisor) -> None:
+        """All brokers are ready."""
+        self._supervisor = supervisor
+        if self._as_json:
+            brokers = [
+                {"name": each.name, "cell": each.cell, "url": each.url, "pid": each.pid}
+                for each in supervisor.brokers
+            ]
+            print_json_line({"brokers": brokers, "data": str(supervisor.data)})
+            return
+        rows = [(each.name, each.cell, each.url, str(each.pid)) for each in supervisor.brokers]
+        out = console()
+        out.print(listing("broker", "cell", "url", "process", rows=rows))
+        out.print(f"\ndata in {supervisor.data}; Ctrl-C stops all")
+        sys.stdout.flush()
+
+    def happened(self, happening: Happening) -> None:
+        """Something happened to a broker; until all are ready only trouble is said."""
+        from gapless.runtime.supervisor import Stage
+
+        if self._supervisor is None:
+            return
+        if self._as_json:
+            pid = self._supervisor[happening.broker].pid
+            line = {"broker": happening.broker, "stage": happening.stage.value, "pid": pid}
+            with contextlib.suppress(BrokenPipeError):  # nobody listens; the overlay goes on
+                print_json_line({**line, "detail": happening.detail})
+        elif happening.stage is not Stage.STARTING:
+            print_note(f"{happening.broker} {happening.stage.value} {happening.detail}".rstrip())
+
+    def stopped(self) -> None:
+        """All brokers have stopped."""
+        if not self._as_json:
+            print_note("all brokers have stopped")
+
+
+def broker(
+    context: typer.Context,
+    *,
+    config: Annotated[
+        Path, typer.Option("--config", metavar="FILE", help="The broker's file, in TOML.")
+    ],
+) -> None:
+    """Run one broker until SIGTERM or Ctrl-C.
+
+    Its file says who it is, where it listens and where it keeps its data; see the manual. Exit
+    codes: 0 stopped as asked, 1 the broker broke, 2 the file or an address cannot be used, 3 the
+    disk failed.
+    """
+    from gapless.runtime.process import run_broker
+
+    del context
+    raise typer.Exit(run_broker(config))

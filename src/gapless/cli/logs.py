@@ -1,0 +1,210 @@
+"""``gapless log``: the logs in a data directory, and through a broker."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from gapless.cli.options import URL_DEFAULT, AsJson, DataDirectory, Deadline, To, settle
+from gapless.cli.output import console, listing, moment, print_json, records, size
+from gapless.cli.talking import DEADLINE_S, talk
+
+if TYPE_CHECKING:
+    from gapless.client import Session
+    from gapless.messages.streams import Publication
+    from gapless.storage import LogSummary, Report
+
+__all__ = ["event_line", "log"]
+
+EXIT_DAMAGED = 1
+"""The exit code of a check that found damage."""
+
+log = typer.Typer(
+    help="Look at the logs of pubends: in a data directory, or through a broker.",
+    no_args_is_help=True,
+)
+
+Pubend = Annotated[str, typer.Argument(metavar="PUBEND", help="The name of the pubend.")]
+Low = Annotated[int, typer.Option("--from", metavar="TICK", help="The first tick.")]
+High = Annotated[int | None, typer.Option("--up-to", metavar="TICK", help="The last tick.")]
+
+
+def event_line(pubend: str, publication: Publication) -> bytes:
+    """Return an event as a line of JSON; a payload that is no text is in base64."""
+    line: dict[str, Any] = {"attributes": publication.attributes}
+    try:
+        line["payload"] = publication.payload.decode()
+    except UnicodeDecodeError:
+        line["payload_base64"] = base64.b64encode(publication.payload).decode()
+    line |= {
+        "pubend": pubend,
+        "tick": publication.tick,
+        "publisher": publication.publisher,
+        "sequence": publication.sequence,
+    }
+    return msgspec.json.encode(line) + b"\n"
+
+
+@log.command("ls")
+def _ls(context: typer.Context, directory: DataDirectory, *, as_json: AsJson = False) -> None:
+    """List the logs of a data directory. It may be in use; nothing is changed."""
+    from gapless.storage import list_logs
+
+    settle(context, as_json=as_json)
+    found = list_logs(directory)
+    if as_json:
+        print_json(records(found))
+    else:
+        console().print(_log_table(found) if found else f"no logs in {directory}")
+
+
+def _log_table(found: list[LogSummary]) -> Any:
+    rows = [
+        (
+            str(each.pubend),
+            f"{each.events:,}",
+            f"{each.rows:,}",
+            size(each.frame_bytes),
+            moment(each.first or 0) if each.rows else "",
+            moment(each.last or 0) if each.rows else "",
+        )
+        for each in found
+    ]
+    return listing("pubend", "events", "rows", "size", "first", "last", rows=rows)
+
+
+@log.command("verify")
+def _verify(
+    context: typer.Context,
+    directory: DataDirectory,
+    *,
+    structure: Annotated[
+        bool, typer.Option("--structure", help="Have SQLite check its own file too.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read and check every row and record of a data directory. Exit code 1 if any is damaged.
+
+    It may be in use; nothing is changed.
+    """
+    settle(context, as_json=as_json)
+    report = _checked(directory, structure=structure)
+    if as_json:
+        print_json({**records(report), "damages": report.damages})
+    else:
+        _show_report(report)
+    if report.damages:
+        raise typer.Exit(EXIT_DAMAGED)
+
+
+def _checked(directory: Path, *, structure: bool) -> Report:
+    """Check a data directory, with a bar on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    from gapless.storage import verify
+
+    screen = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,} rows"))
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
+        tasks: dict[Any, Any] = {}
+
+        def show(pubend: Any, done: int, total: int) -> None:
+            if pubend not in tasks:
+                tasks[pubend] = bars.add_task(str(pubend), total=total)
+            bars.update(tasks[pubend], completed=done, total=total)
+
+        return verify(directory, progress=show, structure=structure)
+
+
+def _show_report(report: Report) -> None:
+    from rich.text import Text
+
+    out = console()
+    rows = [
+        (
+            str(each.pubend),
+            f"{each.events:,}",
+            f"{each.rows:,}",
+            size(each.frame_bytes),
+            Text("damaged", style="bold red") if each.damages else Text("sound", style="green"),
+        )
+        for each in report.logs
+    ]
+    out.print(listing("pubend", "events", "rows", "size", "state", rows=rows))
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.records.items())
+    out.print(Text(f"records: {kinds or 'none'}"))
+    for damage in report.damages:
+        out.print(Text(damage, style="red"))
+
+
+@log.command("export")
+def _export(
+    context: typer.Context,
+    directory: DataDirectory,
+    pubend: Pubend,
+    *,
+    low: Low = 0,
+    high: High = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the events of a log as JSON lines, oldest first. It may be in use.
+
+    It ends with an error at the first row that is damaged; what comes before it is printed.
+    """
+    from gapless.client.position import pubend_id
+    from gapless.core.errors import UsageError
+    from gapless.core.limits import INT_MAX
+    from gapless.storage import export, list_logs
+
+    settle(context, as_json=as_json)
+    wanted = pubend_id(pubend)
+    known = [str(each.pubend) for each in list_logs(directory)]
+    if pubend not in known:
+        raise UsageError(f"{directory} has no log of {pubend}; it has {', '.join(known) or 'none'}")
+    last = INT_MAX if high is None else high
+    target = sys.stdout.buffer if output is None else output.open("wb")
+    try:
+        for row in export(directory, wanted, low, last):
+            for each in row.publications:
+                if low <= each.tick <= last:
+                    target.write(event_line(pubend, each))
+    finally:
+        target.flush()
+        if output is not None:
+            target.close()
+
+
+@log.command("read")
+def _read(
+    context: typer.Context,
+    pubend: Pubend,
+    filter_text: Annotated[str, typer.Argument(metavar="FILTER", help="Which events.")] = "TRUE",
+    *,
+    low: Low = 0,
+    high: High = None,
+    to: To = URL_DEFAULT,
+    deadline: Deadline = DEADLINE_S,
+    as_json: AsJson = False,
+) -> None:
+    """Print the events of a log that match a filter, as JSON lines, read through any broker.
+
+    Up to where the log is now. With --from, a range that the log no longer has is an error.
+    """
+    settle(context, as_json=as_json)
+
+    async def read(session: Session) -> None:
+        first = low or None  # without one it begins with the oldest that there is
+        async for each in session.read(pubend, first, high, filter_text):
+            sys.stdout.buffer.write(event_line(pubend, each.publication))
+        sys.stdout.buffer.flush()
+
+    talk(to, read, deadline=deadline)

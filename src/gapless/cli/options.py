@@ -1,0 +1,58 @@
+"""What several commands have in common: their options, and what the whole run was told.
+
+It is imported by every command, so it imports nothing that is slow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["AsJson", "DataDirectory", "Deadline", "Settings", "To", "settle"]
+
+URL_VARIABLE = "GAPLESS_URL"
+URL_DEFAULT = "gapless://127.0.0.1:7400"
+
+
+@dataclasses.dataclass
+class Settings:
+    """What the options say about the whole run; every command finds it in ``context.obj``."""
+
+    debug: bool = False
+    as_json: bool = False
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+To = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        metavar="URL",
+        envvar=URL_VARIABLE,
+        show_default=URL_DEFAULT,
+        help="The broker; several, separated by commas, are tried in turn.",
+    ),
+]
+
+Deadline = Annotated[
+    float,
+    typer.Option("--deadline", metavar="SECONDS", min=0.01, help="How long a call may take."),
+]
+
+DataDirectory = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIRECTORY", help="A broker's data directory; it may be in use.", exists=False
+    ),
+]
+
+
+def settle(context: typer.Context, *, as_json: bool) -> Settings:
+    """Note how results and errors of this run are printed."""
+    settings: Settings = context.obj
+    settings.as_json = as_json
+    return settings

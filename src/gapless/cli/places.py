@@ -1,0 +1,53 @@
+"""Places in streams, as they are written on a command line."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING
+
+from gapless.core.errors import UsageError, shortened
+
+if TYPE_CHECKING:
+    from gapless.client.starts import Start
+
+__all__ = ["HELP", "read_place"]
+
+HELP = (
+    "latest, earliest, a position such as quotes:1700000000000000 (or as JSON), or a time such as "
+    "2026-03-01T09:30 (without a zone: of this computer)"
+)
+
+
+def read_place(text: str) -> Start:
+    """Return where to begin.
+
+    >>> read_place("earliest"), read_place("2026-03-01T09:30Z").isoformat()
+    ('earliest', '2026-03-01T09:30:00+00:00')
+    >>> read_place("quotes:17,orders:5")
+    Position({'orders': 5, 'quotes': 17})
+    """
+    from gapless.client import Position
+
+    if text == "latest":
+        return "latest"
+    if text == "earliest":
+        return "earliest"
+    try:
+        # before positions: a time has colons too
+        return dt.datetime.fromisoformat(text).astimezone(_zone(text))
+    except ValueError:
+        pass
+    try:
+        if text.startswith("{"):
+            return Position(json.loads(text))
+        return Position.parse(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{shortened(text)!r} is no place to begin ({error}); it is {HELP}"
+        ) from None
+
+
+def _zone(text: str) -> dt.tzinfo | None:
+    """Return the zone that a time has of its own; None takes that of this computer."""
+    return dt.datetime.fromisoformat(text).tzinfo

@@ -1,0 +1,125 @@
+"""Commands that need no broker: ``doctor``, ``explain``, ``protocol``, ``sim``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gapless.cli.options import AsJson, settle
+
+__all__ = ["doctor", "explain", "protocol", "simulator"]
+
+
+def doctor(
+    context: typer.Context,
+    *,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Also look at a broker's data directory.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Which port to look at.")] = 7400,
+    as_json: AsJson = False,
+) -> None:
+    """Show what this installation is made of, and whether a broker could run here."""
+    from gapless.cli import doctor as room
+
+    settle(context, as_json=as_json)
+    room.run(data=data, port=port, as_json=as_json)
+
+
+def explain(
+    context: typer.Context,
+    filter_text: Annotated[
+        str,
+        typer.Argument(metavar="FILTER", help="The filter's text; after -- if it begins with -."),
+    ],
+    event: Annotated[
+        str | None,
+        typer.Argument(metavar="EVENT", help="An event's attributes as a JSON object."),
+    ] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a filter means, how it is looked up, and whether and why an event matches it."""
+    from gapless.cli import explain as room
+
+    settle(context, as_json=as_json)
+    room.run(filter_text, event, as_json=as_json)
+
+
+def protocol(context: typer.Context, *, as_json: AsJson = False) -> None:
+    """Print every message between clients and brokers, as docs/protocol.md has them."""
+    from gapless.cli import protocol as room
+
+    settle(context, as_json=as_json)
+    room.run(as_json=as_json)
+
+
+simulator = typer.Typer(
+    help="Run simulated overlays with faults, and check every promise.",
+    no_args_is_help=True,
+)
+
+Machine = Annotated[
+    str | None, typer.Option(help="What to simulate, as module:name; the broker if not given.")
+]
+
+
+@simulator.command("run")
+def _sim_run(
+    context: typer.Context,
+    *,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 100,
+    start: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes to run them in.")] = 1,
+    machine: Machine = None,
+    probes: Annotated[
+        bool, typer.Option(help="Check the invariants inside the brokers at every step.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Run seeds; print a line a run and a summary."""
+    from gapless.cli import sim
+
+    settle(context, as_json=as_json)
+    code = sim.run(
+        seeds=seeds,
+        start=start,
+        workers=workers,
+        machine=machine,
+        probes=probes,
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
+
+
+@simulator.command("replay")
+def _sim_replay(
+    context: typer.Context,
+    seed: Annotated[int, typer.Argument(help="The seed to run again.")],
+    *,
+    trace: Annotated[bool, typer.Option("--trace", help="Show every step.")] = False,
+    shrunk: Annotated[
+        bool, typer.Option("--shrink", help="Look for a smaller run that fails the same way.")
+    ] = False,
+    options_text: Annotated[
+        str | None,
+        typer.Option("--options", help="Options as JSON or a file with it, instead of a draw."),
+    ] = None,
+    machine: Machine = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run one seed again and show what happens."""
+    from gapless.cli import sim
+
+    settle(context, as_json=as_json)
+    code = sim.replay(
+        seed,
+        options_text=options_text,
+        trace=trace,
+        shrunk=shrunk,
+        machine=machine,
+        as_json=as_json,
+    )
+    raise typer.Exit(code)

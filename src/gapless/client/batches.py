@@ -1,0 +1,210 @@
+"""Batches of events on their way to a pubend, and who waits for them.
+
+Events gather in a batch until it is sent; its sequences are given when it is sent first. Until then
+an event can be taken out again, and then it was surely not published. After that a batch stays as it
+is until it is answered: it is sent again under its sequences over every new connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gapless.client.position import Position
+from gapless.content.values import Attributes, check_attributes, check_value
+from gapless.core.errors import AttributeValueError, GaplessError, UsageError
+from gapless.core.ticks import Tick
+
+__all__ = ["Batch", "Receipt", "Waiter", "encoded"]
+
+_ENCODER = msgspec.msgpack.Encoder()
+_PLAIN = (bool, float)
+
+
+def encoded(attributes: Attributes, payload: bytes | bytearray | memoryview) -> bytes:
+    r"""Return an event as it travels; raise if it cannot be one.
+
+    It is encoded at once, so that what its publisher changes later does not change it, and so that
+    its size is known.
+
+    >>> encoded({"price": 91.5}, b"...")[:1]
+    b'\x92'
+    """
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise UsageError(f"a payload is bytes, not a {type(payload).__name__}; encode it first")
+    try:
+        for name, value in attributes.items():
+            if type(name) is not str or not name.isascii():
+                check_attributes({name: value})
+            if type(value) not in _PLAIN:
+                check_value(name, value)
+    except AttributeError:
+        kind = type(attributes).__name__
+        raise AttributeValueError(f"attributes are a mapping from names, not a {kind}") from None
+    if None in attributes.values():
+        attributes = {name: value for name, value in attributes.items() if value is not None}
+    return _ENCODER.encode((dict(attributes), payload))
+
+
+class Waiter(NamedTuple):
+    """Somebody who waits for one event."""
+
+    place: int
+    future: asyncio.Future[Position]
+    expires: float | None
+
+
+class Batch:
+    """Events that are sent and answered together."""
+
+    __slots__ = (
+        "bytes",
+        "count",
+        "error",
+        "events",
+        "first",
+        "future",
+        "places",
+        "receipts",
+        "request",
+        "sendings",
+        "ticks",
+        "waiters",
+    )
+
+    def __init__(self) -> None:
+        self.events: list[bytes | None] = []
+        """What was taken out again is None."""
+        self.count = 0
+        """How many were not taken out."""
+        self.bytes = 0
+        self.waiters: list[Waiter] = []
+        self.receipts = 0
+        """How many events have only a receipt, at which nobody has looked yet."""
+        self.request = 0
+        self.first = 0
+        """The sequence of the first event; 0 until it is sent first."""
+        self.sendings = 0
+        """How often it was sent."""
+        self.places: list[int] | None = None
+        """For each event its place among those that were sent; None if none was taken out."""
+        self.ticks: tuple[Tick, ...] | None = None
+        self.error: GaplessError | None = None
+        self.future: asyncio.Future[None] | None = None
+        """Made when somebody waits for the whole batch."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more events may be added, and taken out again."""
+        return self.first == 0
+
+    @property
+    def was_sent(self) -> bool:
+        """Whether it may be published."""
+        return self.sendings > 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its fate is known."""
+        return self.ticks is not None or self.error is not None
+
+    def add(self, event: bytes) -> int:
+        """Add an event; return its index."""
+        assert self.is_open
+        self.events.append(event)
+        self.bytes += len(event)
+        self.count += 1
+        return len(self.events) - 1
+
+    def take_out(self, index: int) -> bool:
+        """Take an event out, if that is still possible."""
+        event = self.events[index]
+        if not self.is_open or event is None:
+            return False
+        self.bytes -= len(event)
+        self.count -= 1
+        self.events[index] = None
+        return True
+
+    def seal(self, request: int, first: int) -> None:
+        """Give its sequences; from now on it stays as it is."""
+        if None in self.events:
+            self.places, place = [], 0
+            for event in self.events:
+                self.places.append(-1 if event is None else place)
+                place += event is not None
+        self.request, self.first = request, first
+
+    def wire_events(self) -> tuple[Any, ...]:
+        """Return the events as parts of a request, without encoding them again."""
+        return tuple(msgspec.Raw(event) for event in self.events if event is not None)
+
+    # --- the outcome ---------------------------------------------------------------------------
+
+    def succeed(self, ticks: tuple[Tick, ...], pubend: str, *, is_logged: bool) -> None:
+        """Tell everybody where the events are."""
+        self.ticks = ticks
+        for index, future, _ in self.waiters:
+            if not future.done():
+                future.set_result(self._position(index, pubend, is_logged=is_logged))
+        self.waiters = []
+        self.events = []
+        if self.future is not None and not self.future.done():
+            self.future.set_result(None)
+
+    def fail(self, error: GaplessError) -> None:
+        """Tell everybody why there is no answer."""
+        self.error = error
+        for _, future, _ in self.waiters:
+            if not future.done():
+                future.set_exception(error)
+        self.waiters = []
+        self.events = []
+        if self.future is not None and not self.future.done():
+            self.future.set_result(None)  # who waits looks at the error
+
+    def _position(self, index: int, pubend: str, *, is_logged: bool) -> Position:
+        assert self.ticks is not None
+        place = index if self.places is None else self.places[index]
+        return Position({pubend: self.ticks[place]}) if is_logged else Position()
+
+    def position(self, index: int, pubend: str, *, is_logged: bool) -> Position:
+        """Return where an event is, once that is known; raise if it is nowhere."""
+        if self.error is not None:
+            raise self.error
+        return self._position(index, pubend, is_logged=is_logged)
+
+    async def done(self) -> None:
+        """Wait until its fate is known."""
+        if not self.is_done:
+            if self.future is None:
+                self.future = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self.future)
+
+
+class Receipt:
+    """Stands for an event that was given to a publisher; await it to know where the event is.
+
+    It may be left alone: what becomes of the event shows in ``flush()`` too.
+    """
+
+    __slots__ = ("_batch", "_index", "_is_logged", "_pubend")
+
+    def __init__(self, batch: Batch, index: int, pubend: str, *, is_logged: bool) -> None:
+        self._batch = batch
+        self._index = index
+        self._pubend = pubend
+        self._is_logged = is_logged
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the fate of the event is known."""
+        return self._batch.is_done
+
+    def __await__(self) -> Generator[Any, None, Position]:
+        yield from self._batch.done().__await__()
+        self._batch.receipts -= 1
+        return self._batch.position(self._index, self._pubend, is_logged=self._is_logged)

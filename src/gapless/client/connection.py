@@ -1,0 +1,182 @@
+"""One connection to a broker: the greeting, beats, frames to notices and requests to frames."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, Protocol, cast
+
+from gapless.core.errors import ProtocolError
+from gapless.wire import (
+    CLIENT_NOTICES,
+    CLIENT_REQUESTS,
+    VERSIONS,
+    Beat,
+    Farewell,
+    Goodbye,
+    Introduce,
+    Role,
+    Splitter,
+    Welcome,
+    decode_greeting,
+    encode_greeting,
+)
+
+__all__ = ["Connection", "Owner"]
+
+_SILENT_BEATS: Final = 4
+"""After so many times without a sign of the broker the connection is given up."""
+
+_GREETING_S: Final = 10.0
+"""How long a broker that accepted the connection may take to greet."""
+
+_BEAT: Final = bytes(CLIENT_REQUESTS.encode(Beat()))
+
+
+class Owner(Protocol):
+    """Whoever wants a connection and hears of it."""
+
+    def opened(self, connection: Connection, welcome: Welcome) -> None:
+        """The broker has greeted."""
+
+    def heard(self, connection: Connection, notice: Any) -> None:
+        """The broker says something; raises ProtocolError if that cannot be."""
+
+    def closed(self, connection: Connection, reason: str, farewell: Farewell | None) -> None:
+        """The connection is over, once; ``farewell`` is what the broker said, if it did."""
+
+
+class Connection(asyncio.Protocol):
+    """Speaks frames with one broker and decides nothing."""
+
+    def __init__(self, name: str, owner: Owner) -> None:
+        self._name = name
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._splitter = Splitter()
+        self._welcome: Welcome | None = None
+        self._over = False
+        self._heard = self._spoke = True
+        self._silent = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._frames: list[bytearray] = []
+
+    # --- the transport -------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Introduce this client."""
+        # not an assertion: the transports of uvloop are of no class of asyncio's
+        transport = cast("asyncio.Transport", transport)
+        self._transport = transport
+        if self._over:
+            transport.abort()
+            return
+        transport.write(encode_greeting(Introduce(Role.CLIENT, self._name)))
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_GREETING_S, self._not_greeted)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        self._transport = None
+        self._end(f"the connection broke: {exc}" if exc else "the broker closed the connection")
+
+    def data_received(self, data: bytes) -> None:
+        """Hand on every frame that is whole now; what cannot be understood ends the connection."""
+        self._heard = True
+        try:
+            for body in self._splitter.feed(data):
+                if self._over:
+                    return
+                if self._welcome is None:
+                    self._greeted(body)
+                else:
+                    self._take(CLIENT_NOTICES.decode(body))
+        except ProtocolError as error:
+            self.close(Farewell.NOT_UNDERSTOOD, f"the broker cannot be understood: {error}")
+
+    def _greeted(self, body: bytes) -> None:
+        greeting = decode_greeting(body)
+        if isinstance(greeting, Goodbye):
+            self._said_goodbye(greeting)
+            return
+        if not isinstance(greeting, Welcome) or greeting.version not in VERSIONS:
+            raise ProtocolError(f"expected a welcome, got {greeting!r:.200}")
+        self._welcome = greeting
+        self._set_timer(greeting)
+        self._owner.opened(self, greeting)
+
+    def _take(self, notice: Any) -> None:
+        kind = type(notice)
+        if kind is Goodbye:
+            self._said_goodbye(notice)
+        elif kind is not Beat:
+            self._owner.heard(self, notice)
+
+    def _said_goodbye(self, goodbye: Goodbye) -> None:
+        self._end(f"the broker says goodbye: {goodbye.reason}", goodbye.farewell)
+        if self._transport is not None:
+            self._transport.close()
+
+    # --- signs of life -------------------------------------------------------------------------
+
+    def _not_greeted(self) -> None:
+        self.abort(f"no greeting within {_GREETING_S:g} s; is there a broker?")
+
+    def _set_timer(self, welcome: Welcome) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        beat_s = max(welcome.beat_ms, 1) / 1_000
+        self._timer = asyncio.get_running_loop().call_later(beat_s / 2, self._look)
+
+    def _look(self) -> None:
+        """Twice in the time of a beat: say something if nothing was said, count the silence."""
+        assert self._welcome is not None
+        if not self._spoke and self._transport is not None:
+            self._transport.write(_BEAT)
+        self._silent = 0 if self._heard else self._silent + 1
+        self._spoke = self._heard = False
+        if self._silent >= 2 * _SILENT_BEATS:
+            self.abort("nothing was heard of the broker for too long")
+        else:
+            self._set_timer(self._welcome)
+
+    # --- sending and ending ----------------------------------------------------------------------
+
+    def send(self, request: Any) -> None:
+        """Send a request, with all others of this turn of the loop in one write."""
+        frame = CLIENT_REQUESTS.encode(request)
+        if self._over:
+            return
+        if not self._frames:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._frames.append(frame)
+
+    def _flush(self) -> None:
+        frames, self._frames = self._frames, []
+        if frames and self._transport is not None:
+            self._spoke = True
+            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def close(self, farewell: Farewell, reason: str) -> None:
+        """Say why and end; what was sent before still goes out."""
+        if self._over:
+            return
+        self._frames.append(encode_greeting(Goodbye(farewell, reason[:1_000])))
+        self._flush()
+        self._end(reason)
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """End at once."""
+        self._end(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _end(self, reason: str, farewell: Farewell | None = None) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._frames.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._owner.closed(self, reason, farewell)

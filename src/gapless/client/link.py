@@ -1,0 +1,392 @@
+"""A link: a connection to a broker that is made again whenever it is lost.
+
+Theory of operation. A link has addresses and keeps a connection to one of them. Whoever uses it is
+told when it is *up*, which is also when everything that was under way on the connection before is
+gone, and asks again for what it still wants, under the same request numbers. A link never resends by
+itself, but for :meth:`Link.call`, which has only one thing to send.
+
+States::
+
+    DOWN --connected and greeted--> UP --lost--> DOWN      any --closed, or a fatal farewell--> OVER
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from gapless.client.addresses import Address
+from gapless.client.connection import Connection
+from gapless.client.options import Options
+from gapless.core.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    ElsewhereError,
+    GaplessError,
+    OutcomeUnknownError,
+    ProtocolError,
+    RefusedError,
+    TakenOverError,
+    UnavailableError,
+)
+from gapless.messages.clients import Cause, Delivery, Ended, Gap, Refused, Started
+from gapless.wire import Farewell, Welcome
+
+__all__ = ["Link", "Listener", "Numbers", "User", "refusal"]
+
+_FATAL: Final = {Farewell.NO_COMMON_VERSION, Farewell.NOT_EXPECTED}
+"""Coming back as we are will not help."""
+
+
+_DIAL_S: Final = 5.0
+"""How long an address may take to accept a connection before the next one is tried."""
+
+
+class User(Protocol):
+    """Whoever needs a link for longer than one call."""
+
+    def link_up(self) -> None:
+        """There is a new connection; nothing that was asked before will be answered."""
+
+    def link_down(self) -> None:
+        """The connection is lost."""
+
+    def link_over(self, error: GaplessError) -> None:
+        """There will be no connection any more."""
+
+
+class Listener(Protocol):
+    """A subscription, which hears notices that answer no request."""
+
+    def delivered(self, notice: Delivery) -> None:
+        """Events came."""
+
+    def told(self, notice: Started | Gap | Ended) -> None:
+        """Something about the subscription itself came."""
+
+
+class Numbers:
+    """Request numbers that no request of a session had before."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> int:
+        """Return a new number."""
+        self._last += 1
+        return self._last
+
+
+def refusal(notice: Refused) -> RefusedError:
+    """Return the error that a refusal is."""
+    match notice.cause:
+        case Cause.ELSEWHERE:
+            return ElsewhereError(notice.reason, notice.broker)
+        case Cause.TAKEN_OVER:
+            return TakenOverError(notice.reason)
+        case Cause.TRY_LATER:
+            return UnavailableError(notice.reason)
+        case _:
+            return RefusedError(notice.reason)
+
+
+class Link:
+    """Keeps a connection to one of several addresses, or to the one broker it is for."""
+
+    def __init__(
+        self,
+        addresses: tuple[Address, ...],
+        options: Options,
+        numbers: Numbers,
+        *,
+        broker: str | None = None,
+    ) -> None:
+        self.numbers = numbers
+        self.welcome: Welcome | None = None
+        """Who is at the other end, while the link is up."""
+        self.address: Address | None = None
+        """Where the last broker that greeted was."""
+        self.trouble = "no connection was made yet"
+        """Why the link is down, or was last."""
+        self.connections = 0
+        """How many connections it has had."""
+        self._addresses = addresses
+        self._options = options
+        self._broker = broker
+        self._random = Random(options.seed)  # noqa: S311  # for waits, not for secrets
+        self._connection: Connection | None = None
+        self._asked: dict[int, Callable[[Any], None]] = {}
+        self._listeners: dict[str, Listener] = {}
+        self._users: dict[User, None] = {}
+        self._waiting: set[asyncio.Future[Any]] = set()
+        """Calls that wait for an answer on this connection."""
+        self._dialled = addresses[0]
+        self._changed: asyncio.Future[None] | None = None
+        """Done when the link goes up, down or is over."""
+        self._error: GaplessError | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    # --- beginning and ending ------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to connect."""
+        assert self._task is None
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    async def close(self, error: GaplessError) -> None:
+        """End; who still waits gets the error."""
+        self._fail(error)
+        if self._connection is not None:
+            self._connection.close(Farewell.DONE, "the client has all it wanted")
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _fail(self, error: GaplessError) -> None:
+        if self._error is None:
+            self._error = error
+            for user in [*self._users]:
+                user.link_over(error)
+            self._stop_waiting()
+            self._change()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a connection."""
+        return self.welcome is not None
+
+    def _change(self) -> None:
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+        self._changed = None
+
+    async def change(self) -> None:
+        """Wait until the link goes up, down or is over; raise if it is over."""
+        if self._error is not None:
+            raise self._error
+        if self._changed is None:
+            self._changed = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._changed)
+        if self._error is not None:
+            raise self._error
+
+    async def up(self) -> Welcome:
+        """Wait until the link is up; return who is there."""
+        while self.welcome is None:
+            await self.change()
+        return self.welcome
+
+    # --- keeping a connection ------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        """Connect, again and again, the first address first and then the one that answered last."""
+        with contextlib.suppress(GaplessError):  # it is over, and everybody was told
+            while self._error is None:
+                waits = self._options.backoff.waits(self._random)
+                while not await self._round():  # noqa: ASYNC110  # nothing would set an event
+                    await asyncio.sleep(next(waits))
+                while self.is_up:
+                    await self.change()
+                # also after a connection that worked: a broker that turns us away is not stormed
+                await asyncio.sleep(next(waits))
+
+    async def _round(self) -> bool:
+        """Try all addresses once; say whether one is greeted."""
+        for address in self._in_order():
+            if self._error is not None or await self._try(address):
+                return True
+        return False
+
+    def _in_order(self) -> Iterator[Address]:
+        if self.address is not None:
+            yield self.address
+        yield from (each for each in self._addresses if each != self.address)
+
+    async def _try(self, address: Address) -> bool:
+        name = self._options.name
+        made = Connection(name, self)
+        self._connection = made
+        self._dialled = address
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_DIAL_S):
+                await loop.create_connection(lambda: made, address.host, address.port)
+        except OSError as error:
+            if self._connection is made:
+                self._connection = None
+            self.trouble = f"{address}: {str(error) or 'no answer'}"
+            return False
+        except asyncio.CancelledError:
+            made.abort("given up")
+            raise
+        while self._connection is made and self.welcome is None and self._error is None:
+            await self.change()
+        return self.welcome is not None
+
+    # --- what the connection says --------------------------------------------------------------
+
+    def opened(self, connection: Connection, welcome: Welcome) -> None:
+        """Tell everybody who waits that the link is up, unless it is the wrong broker."""
+        if self._broker is not None and welcome.broker != self._broker:
+            reason = f"{self._dialled} is the broker {welcome.broker}, not {self._broker}"
+            connection.close(Farewell.DONE, reason)
+            return
+        self.welcome = welcome
+        self.address = self._dialled
+        self.connections += 1
+        for user in [*self._users]:
+            user.link_up()
+        self._change()
+
+    def heard(self, connection: Connection, notice: Any) -> None:
+        """Hand a notice to whom it is for; what nobody waits for any more is let go."""
+        if connection is not self._connection:
+            return
+        kind = type(notice)
+        if kind is Delivery or kind is Started or kind is Gap or kind is Ended:
+            listener = self._listeners.get(notice.subscription)
+            if listener is None:
+                return  # of a subscription that has ended meanwhile
+            if kind is Delivery:
+                listener.delivered(notice)
+            else:
+                listener.told(notice)
+            return
+        then = self._asked.pop(notice.request, None)
+        if then is not None:
+            then(notice)
+
+    def closed(self, connection: Connection, reason: str, farewell: Farewell | None) -> None:
+        """Tell everybody that the connection is lost."""
+        if connection is not self._connection:
+            return
+        self._connection = None
+        self.trouble = f"{self._dialled}: {reason}"
+        was_up, self.welcome = self.welcome is not None, None
+        self._stop_waiting()
+        if was_up:
+            for user in [*self._users]:
+                user.link_down()
+        if farewell in _FATAL:
+            self._fail(ConnectionLostError(self.trouble))
+        self._change()
+
+    # --- what users do -------------------------------------------------------------------------
+
+    def add(self, user: User) -> None:
+        """Let a user hear of ups and downs; it hears of the present up at once."""
+        if self._error is not None:
+            raise self._error
+        self._users[user] = None
+        if self.is_up:
+            user.link_up()
+
+    def remove(self, user: User) -> None:
+        """Let a user hear no more."""
+        self._users.pop(user, None)
+
+    def listen(self, subscription: str, listener: Listener) -> None:
+        """Let a subscription hear its notices."""
+        self._listeners[subscription] = listener
+
+    def stop_listening(self, subscription: str, listener: Listener) -> None:
+        """Let a subscription hear no more."""
+        if self._listeners.get(subscription) is listener:
+            del self._listeners[subscription]
+
+    def say(self, request: Any) -> None:
+        """Send what has no answer, if the link is up."""
+        if self._connection is not None and self.welcome is not None:
+            self._connection.send(request)
+
+    def ask(self, request: Any, then: Callable[[Any], None]) -> None:
+        """Send a request and call back with its answer, unless the connection is lost before."""
+        if self._connection is not None and self.welcome is not None:
+            self._asked[request.request] = then
+            self._connection.send(request)
+
+    def forget(self, number: int) -> None:
+        """Nobody waits for an answer any more."""
+        self._asked.pop(number, None)
+
+    # --- calls ---------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        request: Any,
+        deadline: float | None,
+        *,
+        changes: bool = True,
+        then: Callable[[Any], None] | None = None,
+    ) -> Any:
+        """Ask until there is an answer, over as many connections as it takes; return it.
+
+        The request gets its number here. If it ``changes`` something and the deadline passes after it
+        was sent, the outcome is not known. ``then`` is called with the answer before anything that
+        comes after it on the connection is looked at.
+        """
+        request = msgspec.structs.replace(request, request=self.numbers.next())
+        sent = False
+        try:
+            async with asyncio.timeout(deadline):
+                while True:
+                    await self.up()
+                    sent = True
+                    answer = await self._answer(request, then)
+                    if answer is not None:
+                        break
+        except TimeoutError:
+            raise self.late(type(request).__name__, deadline, sent=sent and changes) from None
+        finally:
+            self.forget(request.request)
+        if isinstance(answer, Refused):
+            raise refusal(answer)
+        return answer
+
+    async def _answer(self, request: Any, then: Callable[[Any], None] | None) -> Any:
+        """Ask once; return the answer, or None if the connection is lost before it comes."""
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def take(notice: Any) -> None:
+            if not answered.done():
+                if then is not None and type(notice) is not Refused:
+                    then(notice)
+                answered.set_result(notice)
+
+        self._waiting.add(answered)
+        try:
+            self.ask(request, take)
+            return await answered
+        finally:
+            self._waiting.discard(answered)
+
+    def _stop_waiting(self) -> None:
+        """Nothing that was asked on this connection will be answered."""
+        self._asked.clear()
+        for answered in self._waiting:
+            if not answered.done():
+                answered.set_result(None)
+
+    def late(self, what: str, deadline: float | None, *, sent: bool) -> GaplessError:
+        """Return the error for a call that was not answered in time."""
+        state = "the link is up" if self.is_up else f"no connection ({self.trouble})"
+        if sent:
+            return OutcomeUnknownError(
+                f"{what} was sent and not answered within {deadline:g} s: {state}; "
+                "it may have been done, or be done later"
+            )
+        return DeadlineError(f"{what} was not done within {deadline:g} s: {state}")
+
+    @staticmethod
+    def expect(notice: Any, kind: type[Any]) -> Any:
+        """Return an answer if it is of the kind that was asked for."""
+        if type(notice) is not kind:
+            raise ProtocolError(f"expected {kind.__name__}, got {type(notice).__name__}")
+        return notice

@@ -1,0 +1,64 @@
+"""What a session may be told about patience."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Final
+
+import msgspec
+
+from gapless.core.errors import UsageError
+
+__all__ = ["DEADLINE_S", "Backoff", "Options", "Unset", "chosen"]
+
+DEADLINE_S: Final = 30.0
+"""How long a call may take, unless the session or the call says otherwise."""
+
+
+class Unset(msgspec.Struct, frozen=True):
+    """Stands for a deadline that was not given: the session's holds. None means none at all."""
+
+
+def chosen(deadline: float | Unset | None, default: float | None) -> float | None:
+    """Return the deadline of a call in seconds, None if it has none."""
+    found = default if isinstance(deadline, Unset) else deadline
+    if found is not None and not found > 0:
+        raise UsageError(f"a deadline is a time above 0 in seconds, or None; not {found!r}")
+    return found
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """How long to wait before a connection is tried again.
+
+    Each wait is drawn between half and the whole of a bound that doubles, so that many clients of a
+    broker that comes back do not all come at once.
+    """
+
+    first_s: float = 0.05
+    longest_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Refuse waits that would not end, or not begin."""
+        if not 0 < self.first_s <= self.longest_s:
+            raise UsageError("a back-off begins above 0 and grows: 0 < first_s <= longest_s")
+
+    def waits(self, random: Random) -> Iterator[float]:
+        """Return one wait after the other, in seconds."""
+        bound = self.first_s
+        while True:
+            yield bound * (0.5 + random.random() / 2)
+            bound = min(2 * bound, self.longest_s)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for all of a session."""
+
+    name: str = ""
+    """What people may call the client; it stands in the broker's lists."""
+    deadline: float | None = DEADLINE_S
+    connect_deadline: float | None = 10.0
+    """How long the first connection may take; later ones are tried for ever."""
+    backoff: Backoff = Backoff()
+    seed: int | None = None
+    """For the waits between attempts; None takes one from the system."""

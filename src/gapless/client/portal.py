@@ -1,0 +1,61 @@
+"""An event loop in a thread of its own, for programs that have none."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from gapless.core.errors import ClosedError
+
+__all__ = ["Portal"]
+
+T = TypeVar("T")
+
+
+class Portal:
+    """Runs coroutines in one background thread; any thread may ask for that.
+
+    The thread does not keep the program alive. Who is interrupted while it waits, as by Ctrl-C,
+    cancels what it asked for.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="gapless-client", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Let something run; return what can be waited for."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise ClosedError("the synchronous face was called from its own event loop")
+        if self._loop.is_closed() or not self._loop.is_running():
+            work.close()
+            raise ClosedError("the session is closed; connect again")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something and wait for it."""
+        future = self.start(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # does nothing if it is over
+            raise
+
+    def stop(self) -> None:
+        """End the loop and wait for its thread."""
+        if self._loop.is_running():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()

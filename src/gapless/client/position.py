@@ -1,0 +1,145 @@
+"""Positions: up to where of each stream a subscriber has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, unquote
+
+from gapless.core.errors import PositionError, shortened
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.messages.clients import PositionTuple
+
+__all__ = ["Position", "pubend_id"]
+
+_PLAIN = "!$&'()*+-./;<=>?@[]^_`{|}~ "
+"""What stands for itself in a text; a percent sign, a comma, a colon and what is not printable do
+not. A number sign never stands in a name: it divides the incarnation from it."""
+
+
+class Position(Mapping[str, Tick]):
+    """Up to which tick of each pubend everything is there. Immutable; has a text and a JSON form.
+
+    >>> position = Position({"quotes": 1700, "orders": 1650})
+    >>> str(position)
+    'orders:1650,quotes:1700'
+    >>> Position.parse("orders:1650,quotes:1700") == position
+    True
+
+    ``a >= b`` says that who is at ``a`` has all that who is at ``b`` has. That is a partial order:
+    of two positions neither may be ahead. ``a | b`` is the least position that is ahead of both.
+
+    >>> later = position | {"orders": 1800}
+    >>> later >= position, position >= later, dict(later)
+    (True, False, {'orders': 1800, 'quotes': 1700})
+
+    For JSON take ``dict(position)``; ``Position(mapping)`` reads it back.
+    """
+
+    __slots__ = ("_hash", "_ticks")
+
+    def __init__(self, ticks: Mapping[str, Tick] | None = None) -> None:
+        found: dict[str, Tick] = {}
+        for name, tick in sorted((ticks or {}).items(), key=_named):
+            _check(name, tick)
+            found[name] = tick
+        self._ticks = found
+        self._hash: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Return the position of a text, as ``str()`` gives it; the empty text is the empty one."""
+        ticks: dict[str, Tick] = {}
+        for part in text.split(",") if text else ():
+            name, colon, tick = part.rpartition(":")
+            if not (colon and name and tick.isascii() and tick.isdigit()):
+                raise PositionError(
+                    f"{shortened(part)!r} is no part of a position; it reads like quotes:1700"
+                )
+            ticks[unquote(name)] = int(tick)
+        return cls(ticks)
+
+    @classmethod
+    def of(cls, ticks: Mapping[PubendId, Tick]) -> Position:
+        """Return the position of ticks by pubend."""
+        return cls({str(pubend): tick for pubend, tick in ticks.items()})
+
+    def as_tuple(self) -> PositionTuple:
+        """Return it as it travels."""
+        return tuple((pubend_id(name), tick) for name, tick in self._ticks.items())
+
+    def __getitem__(self, pubend: str) -> Tick:
+        return self._ticks[pubend]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ticks)
+
+    def __len__(self) -> int:
+        """Return of how many pubends it speaks."""
+        return len(self._ticks)
+
+    def __or__(self, other: Mapping[str, Tick]) -> Position:
+        merged = dict(self._ticks)
+        for name, tick in other.items():
+            merged[name] = max(tick, merged.get(name, tick))
+        return Position(merged)
+
+    __ror__ = __or__
+
+    def merge(self, other: Mapping[str, Tick]) -> Position:
+        """Return the least position that is ahead of both, the same as ``|``."""
+        return self | other
+
+    def __ge__(self, other: Mapping[str, Tick]) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return all(self._ticks.get(name, -1) >= tick for name, tick in other.items())
+
+    def __le__(self, other: Mapping[str, Tick]) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return all(other.get(name, -1) >= tick for name, tick in self._ticks.items())
+
+    def __gt__(self, other: Mapping[str, Tick]) -> bool:
+        return self >= other and self != other
+
+    def __lt__(self, other: Mapping[str, Tick]) -> bool:
+        return self <= other and self != other
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._ticks.items()))
+        return self._hash
+
+    def __str__(self) -> str:
+        """Return the compact text; ``Position.parse(str(p)) == p``."""
+        return ",".join(
+            f"{quote(name, safe=_PLAIN + '#')}:{tick}" for name, tick in self._ticks.items()
+        )
+
+    def __repr__(self) -> str:
+        return f"Position({self._ticks!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Position, (self._ticks,))
+
+
+def pubend_id(name: str) -> PubendId:
+    """Return the pubend that a name means: ``quotes``, or ``quotes#2`` for a later incarnation."""
+    plain, mark, incarnation = name.partition("#")
+    return PubendId(plain, int(incarnation)) if mark else PubendId(plain)
+
+
+def _named(item: tuple[str, Tick]) -> str:
+    return str(item[0])
+
+
+def _check(name: object, tick: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise PositionError(f"{name!r} is no name of a pubend")
+    _, mark, incarnation = name.partition("#")
+    if mark and not (incarnation.isascii() and incarnation.isdigit()):
+        raise PositionError(f"{shortened(name)!r} is no name of a pubend")
+    if not isinstance(tick, int) or isinstance(tick, bool) or tick < 0:
+        raise PositionError(f"{tick!r} is no tick of {shortened(name)}; 0 is before the first")

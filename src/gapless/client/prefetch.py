@@ -1,0 +1,195 @@
+"""What has come for a subscription and was not handed out: bounded, in order, with its place.
+
+Three places on the streams matter. What was *received* is where a lost connection is resumed. What
+was *handed* out is where the application is, and what ``event.position`` speaks of. What is *done* is
+what was handed out before the application asked for more; it is acknowledged. Each is a tick by
+pubend, and they stand in this order: done, handed, received.
+
+The broker sends as much as it has credit for. What is credited and what waits here are together
+never more than the bound; credit is given again when half of it is free.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from gapless.client.event import Event, Run
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.messages.streams import Publication
+
+__all__ = ["Item", "Lost", "Prefetch"]
+
+
+class Lost:
+    """A gap among events."""
+
+    __slots__ = ("high", "low", "run")
+
+    def __init__(self, low: Tick, high: Tick, run: Run) -> None:
+        self.low = low
+        self.high = high
+        self.run = run
+
+
+Item: TypeAlias = Event | Lost
+
+
+class Prefetch:
+    """Events and gaps that wait to be handed out."""
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+        self.queue: deque[Item] = deque()
+        self.received: dict[PubendId, Tick] = {}
+        self.starts: dict[PubendId, Tick] = {}
+        """Where each stream began, or was placed last."""
+        self.at: Item | None = None
+        """What was handed out last."""
+        self.free = bound
+        """How many more than the broker has credit for could wait here."""
+        self.losses = 0
+        """How many gaps are in the queue."""
+        self.repeated = 0
+        """How many events came twice and were dropped."""
+        self.last: tuple[Tick, PubendId] | None = None
+        """The last event that was received; in total order nothing comes below it."""
+        self._run: Run | None = None
+
+    # --- places --------------------------------------------------------------------------------
+
+    def begin(self, pubend: PubendId, tick: Tick) -> None:
+        """A stream begins after a tick, or goes on there; never back."""
+        known = self.received.get(pubend)
+        if known is None or tick > known:
+            self.received[pubend] = tick
+            self._run = None
+        self.starts.setdefault(pubend, tick)
+
+    def handed(self) -> dict[PubendId, Tick]:
+        """Return where the application is."""
+        if not self.queue:
+            return dict(self.received)
+        return self.after(self.at)
+
+    def after(self, item: Item | None) -> dict[PubendId, Tick]:
+        """Return where the application is after an item, also on streams that began later."""
+        found = dict(self.starts)
+        if item is not None:
+            tick = item.tick if isinstance(item, Event) else item.high
+            found.update(item.run.after(tick))
+        return found
+
+    def place(self, sought: Mapping[PubendId, Tick]) -> None:
+        """Go on elsewhere on some streams; what waits of the others is kept."""
+        here = self.handed()
+        kept = [each for each in self.queue if each.run.pubend not in sought]
+        reached = self.received
+        self.free += sum(isinstance(each, Event) for each in self.queue)
+        self.queue.clear()
+        self.losses = 0
+        self.at = self._run = self.last = None
+        self.received = {**here, **sought}
+        self.starts = dict(self.received)
+        for item in kept:
+            if isinstance(item, Event):
+                self.free -= 1
+                self._put(item.run.pubend, (item.publication,))
+            else:
+                self.lose(item.run.pubend, item.low, item.high)
+        for pubend, tick in reached.items():
+            if pubend not in sought:
+                self.received[pubend] = max(tick, self.received.get(pubend, 0))
+
+    # --- coming in -----------------------------------------------------------------------------
+
+    def take(self, runs: tuple[tuple[PubendId, tuple[Publication, ...]], ...]) -> None:
+        """Take what the broker sent."""
+        for pubend, publications in runs:
+            if publications:
+                self._put(pubend, publications)
+
+    def _put(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
+        cursor = self.received.get(pubend)
+        if cursor is not None and publications[0].tick <= cursor:
+            fresh = tuple(each for each in publications if each.tick > cursor)
+            self.repeated += len(publications) - len(fresh)
+            self.free += len(publications) - len(fresh)
+            if not fresh:
+                return
+            publications = fresh
+        run = self._run_of(pubend, is_logged=cursor is not None)
+        self.queue.extend([Event(each, run) for each in publications])
+        if cursor is not None:
+            tick = self.received[pubend] = publications[-1].tick
+            self.last = (tick, pubend)
+
+    def _run_of(self, pubend: PubendId, *, is_logged: bool) -> Run:
+        """Return what the next events of a pubend have in common; the same while others rest."""
+        run = self._run
+        if run is None or run.pubend != pubend:
+            # a pubend whose start was never told is of best effort: its ticks are no places
+            run = self._run = Run(pubend, dict(self.received), is_logged=is_logged)
+        return run
+
+    def lose(self, pubend: PubendId, low: Tick, high: Tick) -> None:
+        """Take a gap."""
+        self.begin(pubend, low - 1)
+        if high <= self.received[pubend]:
+            return
+        self.queue.append(Lost(low, high, self._run_of(pubend, is_logged=True)))
+        self.losses += 1
+        self.received[pubend] = high
+
+    # --- going out -----------------------------------------------------------------------------
+
+    def pop(self) -> Item:
+        """Hand the next one out."""
+        item = self.at = self.queue.popleft()
+        if type(item) is Lost:
+            self.losses -= 1
+        else:
+            self.free += 1
+        return item
+
+    def pop_many(self, most: int) -> list[Event]:
+        """Hand out events that are not behind a gap."""
+        queue = self.queue
+        found: list[Event] = []
+        if not self.losses and len(queue) <= most:
+            found.extend(queue)  # type: ignore[arg-type]  # there is no gap among them
+            queue.clear()
+        else:
+            while queue and len(found) < most and isinstance(head := queue[0], Event):
+                found.append(head)
+                queue.popleft()
+        if found:
+            self.at = found[-1]
+            self.free += len(found)
+        return found
+
+    def grant(self) -> int:
+        """Return how much credit is to be given now: all that is free."""
+        free, self.free = self.free, 0
+        return max(0, free)
+
+    def disconnected(self) -> None:
+        """No broker has credit any more."""
+        waiting = len(self.queue) - self.losses
+        self.free = self.bound - waiting
+
+    def resume_from(self, *, merged: bool) -> dict[PubendId, Tick]:
+        """Return after which ticks to go on; if the streams are merged, all are as far as the last.
+
+        In total order everything below the last event was looked at on all streams, by the filter of
+        that time. What another filter would find there is not asked for.
+        """
+        if not merged or self.last is None:
+            return dict(self.received)
+        last, of = self.last
+        return {
+            pubend: max(tick, last if pubend <= of else last - 1)
+            for pubend, tick in self.received.items()
+        }

@@ -1,0 +1,70 @@
+"""Reading a range of a pubend's log, wherever the pubend is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from gapless.client.event import Event, Run
+from gapless.client.link import Link
+from gapless.core.errors import DeadlineError, GapError, UnavailableError
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.messages.clients import ReadLog, ReadPart
+
+__all__ = ["read_log"]
+
+FOREVER: Final = 2**62
+"""Above every tick."""
+
+PAUSE_S: Final = 0.05
+"""Between two tries when the pubend's broker could not say anything yet."""
+
+
+async def read_log(
+    link: Link,
+    pubend: PubendId,
+    wanted: str,
+    low: Tick | None,
+    high: Tick | None,
+    deadline: float | None,
+) -> AsyncIterator[Event]:
+    """Give what matches between two ticks, as far as the log goes when the reading begins.
+
+    The deadline is for each part. From a ``low`` that is given the log must be there: what it has
+    lost is a GapError. Without one, the reading begins with the oldest that there is.
+    """
+    begin, end = 1 if low is None else max(1, low), FOREVER if high is None else high
+    run = Run(pubend, {}, is_logged=True)
+    is_first = True
+    while begin <= end:
+        part = await _part(link, ReadLog(0, pubend, wanted, begin, end), deadline)
+        if part.released >= begin and (low is not None or not is_first):
+            raise GapError(str(pubend), begin, min(part.released, end))
+        for publication in part.publications:
+            yield Event(publication, run)
+        if is_first:
+            end = min(end, part.top)
+        is_first = False
+        if part.done < begin <= end:
+            await asyncio.sleep(PAUSE_S)
+        begin = max(begin, part.done + 1)
+
+
+async def _part(link: Link, request: ReadLog, deadline: float | None) -> ReadPart:
+    """Ask for a part, again if the pubend cannot be reached now, until the deadline."""
+    try:
+        async with asyncio.timeout(deadline):
+            while True:
+                try:
+                    answer = await link.call(request, None, changes=False)
+                except UnavailableError:
+                    await asyncio.sleep(PAUSE_S)
+                else:
+                    part: ReadPart = Link.expect(answer, ReadPart)
+                    return part
+    except TimeoutError:
+        raise DeadlineError(
+            f"the log of {request.pubend} did not answer within {deadline:g} s"
+        ) from None

@@ -1,0 +1,329 @@
+"""Sessions: what a program has with a network of brokers.
+
+A session has a main link, to one of the addresses it was given, and finds another when that is lost.
+What lives at one broker has a link to that broker where there are several addresses: a publisher,
+because its pubend is there, and a durable subscription, because its broker keeps its place. With one
+address there is one connection, and everything shares it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Literal, Self
+from uuid import uuid4
+
+from gapless.client.addresses import Address, parse_addresses
+from gapless.client.event import Event
+from gapless.client.link import Link, Numbers
+from gapless.client.options import DEADLINE_S, Backoff, Options, Unset, chosen
+from gapless.client.position import pubend_id
+from gapless.client.publisher import INFLIGHT_MAX, Publisher
+from gapless.client.reading import read_log
+from gapless.client.starts import Start, begin_of
+from gapless.client.subscription import Acknowledge, OnGap, Settings, Subscription
+from gapless.content.filter import Filter
+from gapless.core.errors import (
+    ClosedError,
+    ConnectionLostError,
+    ElsewhereError,
+    GaplessError,
+    UsageError,
+)
+from gapless.core.ticks import Tick
+from gapless.messages.clients import (
+    ListPartitions,
+    Order,
+    PartitionTable,
+    Unsubscribe,
+    Unsubscribed,
+)
+from gapless.messages.overlay import Partition
+
+__all__ = ["EXPIRY_S", "Session", "connect"]
+
+EXPIRY_S = 604_800
+"""How long a durable subscription waits for its client, by default: a week."""
+
+_ORDERS = {"publisher": Order.PUBLISHER, "total": Order.TOTAL}
+_UNSET = Unset()
+
+
+def connect(
+    where: str | Iterable[str],
+    *,
+    name: str = "",
+    deadline: float | None = DEADLINE_S,
+    connect_deadline: float | None = 10.0,
+    backoff: Backoff = Backoff(),  # noqa: B008
+) -> Session:
+    """Return a session with the brokers at ``gapless://host:port,host:port``, to be entered.
+
+    ``deadline`` is how many seconds a call may take that gives none of its own; None is for ever.
+    ``connect_deadline`` is for the first connection. One that is lost later is made again, with
+    growing waits (``backoff``), for as long as the session lasts.
+    """
+    addresses = parse_addresses(where)
+    chosen(deadline, None)
+    chosen(connect_deadline, None)
+    called = name or f"client-{uuid4().hex[:12]}"
+    options = Options(
+        name=called, deadline=deadline, connect_deadline=connect_deadline, backoff=backoff
+    )
+    return Session(addresses, options)
+
+
+class Session:
+    """A program's connection to brokers, made again whenever it is lost. See :func:`connect`."""
+
+    def __init__(self, addresses: tuple[Address, ...], options: Options) -> None:
+        self._addresses = addresses
+        self._options = options
+        self._numbers = Numbers()
+        self._token = uuid4().hex[:12]
+        self._count = 0
+        self._homes: dict[str, Link] = {}
+        self._open: dict[Publisher | Subscription, None] = {}
+        self._is_over = False
+        self.main = Link(addresses, options, self._numbers)
+        """The link of everything that may be at any broker."""
+
+    # --- beginning and ending ------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Connect; raise ConnectionLostError if no broker greets in time."""
+        if self._is_over:
+            raise ClosedError("the session is closed; connect again")
+        self.main.start()
+        deadline = self._options.connect_deadline
+        try:
+            async with asyncio.timeout(deadline):
+                await self.main.up()
+        except TimeoutError:
+            await self.close()
+            raise ConnectionLostError(
+                f"no broker greeted within {deadline:g} s: {self.main.trouble}"
+            ) from None
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """End everything; leave publishers first, to be sure that all is published."""
+        if self._is_over:
+            return
+        self._is_over = True
+        for each in [*self._open]:
+            if isinstance(each, Subscription):
+                await each.close(done=False)
+        error = ClosedError("the session was closed")
+        for link in (self.main, *self._homes.values()):
+            await link.close(error)
+
+    def opened(self, each: Publisher | Subscription) -> None:
+        """Something of this session was opened."""
+        self._open[each] = None
+
+    def closed(self, each: Publisher | Subscription) -> None:
+        """Something of this session was closed."""
+        self._open.pop(each, None)
+
+    @property
+    def broker(self) -> str | None:
+        """The broker that the session is connected to now, if it is."""
+        return None if self.main.welcome is None else self.main.welcome.broker
+
+    def _check(self) -> None:
+        if self._is_over:
+            raise ClosedError("the session is closed; connect again")
+
+    # --- links ---------------------------------------------------------------------------------
+
+    async def link_for(self, *, durable: bool) -> Link:
+        """Return the link of a subscription."""
+        self._check()
+        if not durable or len(self._addresses) == 1:
+            return self.main
+        welcome = await self.main.up()
+        assert self.main.address is not None
+        return self._home(welcome.broker, self.main.address)
+
+    def _home(self, broker: str, address: Address) -> Link:
+        """Return the link to one broker, which stays with it."""
+        link = self._homes.get(broker)
+        if link is None:
+            link = Link((address,), self._options, self._numbers, broker=broker)
+            self._homes[broker] = link
+            link.start()
+        return link
+
+    async def call_at_home(self, request: Any, deadline: float | None) -> tuple[Link, Any]:
+        """Ask the broker that has what is asked for; return the link to it, and the answer."""
+        self._check()
+        if len(self._addresses) == 1:
+            return self.main, await self.main.call(request, deadline)
+        try:
+            async with asyncio.timeout(deadline):
+                link = await self.link_for(durable=True)
+                try:
+                    return link, await link.call(request, deadline)
+                except ElsewhereError as error:
+                    link = await self._find(error)
+                    return link, await link.call(request, deadline)
+        except TimeoutError:
+            raise self.main.late(type(request).__name__, deadline, sent=False) from None
+
+    async def _find(self, elsewhere: ElsewhereError) -> Link:
+        """Return a link to the broker that a refusal names, if one of the addresses is its."""
+        found = self._homes.get(elsewhere.broker)
+        if found is not None:
+            return found
+        for address in self._addresses:
+            link = Link((address,), self._options, self._numbers)
+            link.start()
+            try:
+                async with asyncio.timeout(1.0):
+                    welcome = await link.up()
+            except (TimeoutError, GaplessError):
+                continue
+            finally:
+                await link.close(ClosedError("a look at who is there"))
+            if welcome.broker == elsewhere.broker:
+                return self._home(elsewhere.broker, address)
+        raise elsewhere
+
+    # --- publishing and subscribing --------------------------------------------------------------
+
+    def publisher(
+        self,
+        pubend: str,
+        *,
+        name: str = "",
+        advertisement: str | Filter = "TRUE",
+        guaranteed: bool = True,
+        inflight: int = INFLIGHT_MAX,
+        deadline: float | Unset | None = _UNSET,
+    ) -> Publisher:
+        """Return a publisher to a pubend, to be entered; the pubend is made if there is none.
+
+        A pubend is hosted by the broker at which it was made. ``guaranteed`` is for a pubend that
+        is made now: with False it has no log and promises only order. ``advertisement`` is a filter
+        that all its events match; it lets brokers know where they need not look, and only ever widens.
+        Who gives a ``name`` goes on with the sequences of that name, and must be the only one to use it.
+        """
+        self._check()
+        return Publisher(
+            self,
+            pubend,
+            name=name or f"{self._options.name}-{self._token}-{self._next()}",
+            advertisement=advertisement,
+            guaranteed=guaranteed,
+            inflight=inflight,
+            deadline=chosen(deadline, self._options.deadline),
+        )
+
+    def subscribe(
+        self,
+        wanted: str | Filter = "",
+        *,
+        durable: str | None = None,
+        start: Start = "latest",
+        order: Literal["publisher", "total"] = "publisher",
+        prefetch: int = 1_000,
+        ack: Acknowledge = "auto",
+        on_gap: OnGap = "raise",
+        expiry_s: int = EXPIRY_S,
+        deadline: float | Unset | None = _UNSET,
+    ) -> Subscription:
+        """Return a subscription to all events that match a filter, to be entered and iterated.
+
+        A ``durable`` one has a name: its broker keeps its place while nobody is there, for
+        ``expiry_s`` seconds. Who subscribes under that name goes on after what was acknowledged, with
+        the filter given here; ``start`` counts when it is made. With ``order="total"`` all subscribers
+        see events of all pubends in one order. At most ``prefetch`` events wait to be handed out.
+        Where a log has lost events that are owed, :class:`GapError` is raised, or with
+        ``on_gap="report"`` noted in ``gaps``.
+        """
+        self._check()
+        if order not in _ORDERS:
+            raise UsageError(f"order is 'publisher' or 'total', not {order!r}")
+        if durable is not None and not durable:
+            raise UsageError("a durable subscription needs a name")
+        settings = Settings(
+            durable=durable is not None,
+            begin=begin_of(start),
+            order=_ORDERS[order],
+            prefetch=prefetch,
+            ack=ack,
+            on_gap=on_gap,
+            expiry_s=expiry_s,
+            deadline=chosen(deadline, self._options.deadline),
+        )
+        name = durable or f"{self._options.name}-{self._token}-{self._next()}"
+        return Subscription(self, name, wanted, settings)
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+    async def unsubscribe(self, durable: str, *, deadline: float | Unset | None = _UNSET) -> None:
+        """End a durable subscription of the broker that this session is connected to."""
+        link = await self.link_for(durable=True)
+        answer = await link.call(Unsubscribe(0, durable), chosen(deadline, self._options.deadline))
+        Link.expect(answer, Unsubscribed)
+
+    # --- reading and asking ----------------------------------------------------------------------
+
+    async def read(
+        self,
+        pubend: str,
+        low: Tick | None = None,
+        high: Tick | None = None,
+        wanted: str | Filter = "",
+        *,
+        deadline: float | Unset | None = _UNSET,
+    ) -> AsyncIterator[Event]:
+        """Give what matches a filter between two ticks of a pubend's log, and then end.
+
+        Without ``low`` from the oldest that the log has, without ``high`` up to the newest when the
+        reading begins. The deadline is for each part of the answer.
+        """
+        self._check()
+        text = str(wanted if isinstance(wanted, Filter) else Filter(wanted))
+        seconds = chosen(deadline, self._options.deadline)
+        parts = read_log(self.main, pubend_id(pubend), text, low, high, seconds)
+        async with aclosing(parts) as events:  # type: ignore[type-var]  # it is a generator
+            async for event in events:
+                yield event
+
+    async def partitions(self, *, deadline: float | Unset | None = _UNSET) -> tuple[Partition, ...]:
+        """Return which cells cannot be reached, as far as the broker has heard."""
+        answer = await self.request(ListPartitions(0), deadline=deadline, changes=False)
+        table: PartitionTable = Link.expect(answer, PartitionTable)
+        return table.entries
+
+    async def request(
+        self, message: Any, *, deadline: float | Unset | None = _UNSET, changes: bool = True
+    ) -> Any:
+        """Send any request of :mod:`gapless.messages.clients` and return the answer.
+
+        Its number is given here. A refusal is raised. If the request ``changes`` something and no
+        answer comes in time, that is an OutcomeUnknownError, else a DeadlineError.
+        """
+        self._check()
+        seconds = chosen(deadline, self._options.deadline)
+        return await self.main.call(message, seconds, changes=changes)

@@ -1,0 +1,441 @@
+"""The client for programs without an event loop: the same calls, which wait.
+
+The session runs in one background thread, and may be used from several threads at once. Each
+deadline of the asynchronous calls holds here too; so no call waits for ever unless it is told to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from gapless.client.batches import Receipt
+from gapless.client.event import Event
+from gapless.client.options import DEADLINE_S, Backoff, Unset
+from gapless.client.portal import Portal
+from gapless.client.position import Position
+from gapless.client.publisher import INFLIGHT_MAX, EventLike, Publisher
+from gapless.client.session import EXPIRY_S, Session, connect
+from gapless.client.starts import Start, begin_of
+from gapless.client.subscription import Acknowledge, OnGap, Subscription
+from gapless.content.filter import Filter
+from gapless.content.values import Value
+from gapless.core.errors import ClosedError, GapError
+from gapless.core.ticks import Tick
+from gapless.messages.overlay import Partition
+
+__all__ = ["SyncPublisher", "SyncReceipt", "SyncSession", "SyncSubscription", "connect_sync"]
+
+FETCHED_MAX: Final = 128
+"""Events that come over from the background thread at once; one wait is shared by so many."""
+
+_UNSET = Unset()
+
+
+def connect_sync(
+    where: str | Iterable[str],
+    *,
+    name: str = "",
+    deadline: float | None = DEADLINE_S,
+    connect_deadline: float | None = 10.0,
+    backoff: Backoff = Backoff(),  # noqa: B008
+) -> SyncSession:
+    """Return a session whose calls wait, to be entered with ``with``. See :func:`gapless.connect`."""
+    session = connect(
+        where, name=name, deadline=deadline, connect_deadline=connect_deadline, backoff=backoff
+    )
+    return SyncSession(session)
+
+
+class SyncSession:
+    """A :class:`~gapless.client.Session` whose calls wait."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._portal: Portal | None = None
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Connect; raise ConnectionLostError if no broker greets in time."""
+        portal = self._portal = Portal()
+        try:
+            portal.run(self._session.open())
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End everything."""
+        portal = self._portal
+        if portal is not None:
+            self._portal = None
+            try:
+                portal.run(self._session.close())
+            finally:
+                portal.stop()
+
+    @property
+    def portal(self) -> Portal:
+        """Where the session runs."""
+        if self._portal is None:
+            raise ClosedError("the session is not open; use it with 'with'")
+        return self._portal
+
+    @property
+    def broker(self) -> str | None:
+        """The broker that the session is connected to now, if it is."""
+        return self._session.broker
+
+    def publisher(
+        self,
+        pubend: str,
+        *,
+        name: str = "",
+        advertisement: str | Filter = "TRUE",
+        guaranteed: bool = True,
+        inflight: int = INFLIGHT_MAX,
+        deadline: float | Unset | None = _UNSET,
+    ) -> SyncPublisher:
+        """Return a publisher, to be entered. See :meth:`Session.publisher`."""
+        made = self._session.publisher(
+            pubend,
+            name=name,
+            advertisement=advertisement,
+            guaranteed=guaranteed,
+            inflight=inflight,
+            deadline=deadline,
+        )
+        return SyncPublisher(self.portal, made)
+
+    def subscribe(
+        self,
+        wanted: str | Filter = "",
+        *,
+        durable: str | None = None,
+        start: Start = "latest",
+        order: Literal["publisher", "total"] = "publisher",
+        prefetch: int = 1_000,
+        ack: Acknowledge = "auto",
+        on_gap: OnGap = "raise",
+        expiry_s: int = EXPIRY_S,
+        deadline: float | Unset | None = _UNSET,
+    ) -> SyncSubscription:
+        """Return a subscription, to be entered and iterated. See :meth:`Session.subscribe`."""
+        made = self._session.subscribe(
+            wanted,
+            durable=durable,
+            start=start,
+            order=order,
+            prefetch=prefetch,
+            ack="manual" if ack == "auto" else ack,
+            on_gap=on_gap,
+            expiry_s=expiry_s,
+            deadline=deadline,
+        )
+        return SyncSubscription(self.portal, made, auto=durable is not None and ack == "auto")
+
+    def read(
+        self,
+        pubend: str,
+        low: Tick | None = None,
+        high: Tick | None = None,
+        wanted: str | Filter = "",
+        *,
+        deadline: float | Unset | None = _UNSET,
+    ) -> Iterator[Event]:
+        """Give what matches between two ticks of a log. See :meth:`Session.read`."""
+        events = self._session.read(pubend, low, high, wanted, deadline=deadline)
+        portal = self.portal
+        while found := portal.run(_some(events)):
+            yield from found
+
+    def partitions(self, *, deadline: float | Unset | None = _UNSET) -> tuple[Partition, ...]:
+        """Return which cells cannot be reached, as far as the broker has heard."""
+        return self.portal.run(self._session.partitions(deadline=deadline))
+
+    def unsubscribe(self, durable: str, *, deadline: float | Unset | None = _UNSET) -> None:
+        """End a durable subscription."""
+        self.portal.run(self._session.unsubscribe(durable, deadline=deadline))
+
+    def request(
+        self, message: Any, *, deadline: float | Unset | None = _UNSET, changes: bool = True
+    ) -> Any:
+        """Send any request and return its answer. See :meth:`Session.request`."""
+        return self.portal.run(self._session.request(message, deadline=deadline, changes=changes))
+
+
+async def _some(events: AsyncIterator[Event]) -> list[Event]:
+    """Take some events; none are left if there are none."""
+    found: list[Event] = []
+    async for event in events:
+        found.append(event)
+        if len(found) >= FETCHED_MAX:
+            break
+    return found
+
+
+class SyncReceipt:
+    """Stands for an event that was given to a publisher."""
+
+    __slots__ = ("_portal", "_receipt")
+
+    def __init__(self, portal: Portal, receipt: Receipt) -> None:
+        self._portal = portal
+        self._receipt = receipt
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the fate of the event is known."""
+        return self._receipt.is_done
+
+    def result(self) -> Position:
+        """Wait for the position of the event, or raise why there is none."""
+
+        async def wait() -> Position:
+            return await self._receipt
+
+        return self._portal.run(wait())
+
+
+class SyncPublisher:
+    """A :class:`~gapless.client.Publisher` whose calls wait."""
+
+    def __init__(self, portal: Portal, publisher: Publisher) -> None:
+        self._portal = portal
+        self._publisher = publisher
+
+    def __enter__(self) -> Self:
+        self._portal.run(self._publisher.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._portal.run(self._publisher.__aexit__(kind, error, trace))
+
+    @property
+    def name(self) -> str:
+        """Under which name it publishes."""
+        return self._publisher.name
+
+    @property
+    def pubend(self) -> str:
+        """To which pubend."""
+        return self._publisher.pubend
+
+    @property
+    def unanswered(self) -> int:
+        """How many events were given to the publisher and are not answered."""
+        return self._publisher.unanswered
+
+    def publish(
+        self,
+        attributes: Mapping[str, Value],
+        payload: bytes = b"",
+        *,
+        deadline: float | Unset | None = _UNSET,
+    ) -> Position:
+        """Publish an event; return its position when it is on disk."""
+        return self._portal.run(self._publisher.publish(attributes, payload, deadline=deadline))
+
+    def publish_many(
+        self, events: Iterable[EventLike], *, deadline: float | Unset | None = _UNSET
+    ) -> Position:
+        """Publish events in order; return the position of the last when all are on disk.
+
+        They are taken from the iterable here, in the calling thread, some at a time. The deadline is
+        for each such part.
+        """
+        position = Position()
+        source = iter(events)
+        most = INFLIGHT_MAX
+        while part := list(itertools.islice(source, most)):
+            position |= self._portal.run(self._publisher.publish_many(part, deadline=deadline))
+        return position
+
+    def send(
+        self,
+        attributes: Mapping[str, Value],
+        payload: bytes = b"",
+        *,
+        deadline: float | Unset | None = _UNSET,
+    ) -> SyncReceipt:
+        """Let an event be published, and wait only for room."""
+        work = self._publisher.send(attributes, payload, deadline=deadline)
+        return SyncReceipt(self._portal, self._portal.run(work))
+
+    def flush(self, *, deadline: float | Unset | None = _UNSET) -> None:
+        """Wait until everything is answered; raise the first error that a receipt hides."""
+        self._portal.run(self._publisher.flush(deadline=deadline))
+
+    def close(self, *, deadline: float | Unset | None = _UNSET) -> None:
+        """Publish what waits, then end."""
+        self._portal.run(self._publisher.close(deadline=deadline))
+
+
+class SyncSubscription:
+    """A :class:`~gapless.client.Subscription` whose calls wait; iterate it with ``for``.
+
+    Events come over from the background thread some at a time. One that is interrupted while it
+    waits loses nothing: what was under way is there at the next call.
+    """
+
+    def __init__(self, portal: Portal, subscription: Subscription, *, auto: bool) -> None:
+        self._portal = portal
+        self._subscription = subscription
+        self._auto = auto
+        self._ready: deque[Event] = deque()
+        self._last: Event | None = None
+        """What was handed out last."""
+        self._coming: Future[list[Event]] | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        self._portal.run(self._subscription.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(done=kind is None)
+
+    def close(self, *, done: bool = True) -> None:
+        """Stop; what was handed out counts as ``done``, where that is automatic."""
+        if done and self._auto and self._last is not None:
+            self._portal.run(_acknowledged(self._subscription, self._last))
+        if self._coming is not None:
+            self._coming.cancel()
+        self._portal.run(self._subscription.close(done=False))
+
+    # --- events --------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        event = self._next(None)
+        if event is None:
+            raise StopIteration
+        return event
+
+    def get(self, *, deadline: float | Unset | None = _UNSET) -> Event:
+        """Return the next event, or raise DeadlineError if none comes in time."""
+        event = self._next(deadline)
+        if event is None:
+            raise ClosedError("the subscription is closed")
+        return event
+
+    def _next(self, deadline: float | Unset | None) -> Event | None:
+        with self._lock:
+            while not self._ready:
+                found = self._fetch(deadline)
+                if not found:
+                    return None
+                self._ready.extend(found)
+            event = self._last = self._ready.popleft()
+            return event
+
+    def _fetch(self, deadline: float | Unset | None) -> list[Event]:
+        """Bring the next events over; those before are done."""
+        if self._coming is None:
+            done = self._last if self._auto else None
+            self._coming = self._portal.start(_batch(self._subscription, done, deadline))
+        coming = self._coming
+        try:
+            found = coming.result()
+        except CancelledError:
+            return []
+        finally:
+            if coming.done():  # else we were interrupted, and it is there at the next call
+                self._coming = None
+        return found
+
+    @property
+    def position(self) -> Position:
+        """Where the application is: everything up to here was handed out."""
+        if not self._ready:
+            return self._subscription.position
+        if self._last is not None:
+            return self._last.position
+        return Position.of(self._ready[0].run.before)
+
+    @property
+    def gaps(self) -> list[GapError]:
+        """Gaps that were met, if they are reported and not raised."""
+        return [*self._subscription.gaps]
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        """Pubends on which it has not started yet, and why."""
+        return dict(self._subscription.waiting)
+
+    @property
+    def filter(self) -> Filter:
+        """The filter that governs in the end."""
+        return self._subscription.filter
+
+    # --- changing ------------------------------------------------------------------------------
+
+    def ack(self, done: Event | Position | None = None) -> None:
+        """Say that the application needs no more what is up to an event or a position."""
+        self._portal.run(self._subscription.ack(self.position if done is None else done))
+
+    def set_filter(
+        self, wanted: str | Filter, *, deadline: float | Unset | None = _UNSET
+    ) -> Position:
+        """Change the filter; return the position of the change."""
+        return self._portal.run(self._subscription.set_filter(wanted, deadline=deadline))
+
+    def seek(self, start: Start, *, deadline: float | Unset | None = _UNSET) -> Position:
+        """Go on from another place; return it. What waits to be handed out is dropped."""
+        begin_of(start)
+        with self._lock:
+            position = self.position
+            if self._coming is not None:
+                self._coming.cancel()
+                self._coming = None
+            self._ready.clear()
+            self._last = None
+            if isinstance(start, Mapping):
+                start = Position({**position, **start})
+            return self._portal.run(self._subscription.seek(start, deadline=deadline))
+
+    def unsubscribe(self, *, deadline: float | Unset | None = _UNSET) -> None:
+        """End it for good, also at the broker and on its disk."""
+        self._portal.run(self._subscription.unsubscribe(deadline=deadline))
+
+
+async def _batch(
+    subscription: Subscription, done: Event | None, deadline: float | Unset | None
+) -> list[Event]:
+    if done is not None:
+        await _acknowledged(subscription, done)
+    return await subscription.next_batch(FETCHED_MAX, deadline=deadline)
+
+
+async def _acknowledged(subscription: Subscription, done: Event) -> None:
+    """Acknowledge, unless it is over: then there is nobody to tell."""
+    if not subscription.is_over:
+        await subscription.ack(done)

@@ -1,0 +1,160 @@
+"""How a strand catches up: it reads the log and joins the live stream (R48).
+
+Reading goes on while there is room in the buffer and something unread. Near the horizon, if the
+live stream serves the strand's filter there, a tick J is chosen: up to J the log is read, and what
+the subend hands over above J is held. When J is read, both are put together. If too much is held,
+it is dropped and reading goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gapless.core.ticks import TICKS_PER_MS, Tick
+from gapless.delivery.subscribers.segments import Segment
+from gapless.delivery.subscribers.states import FOREVER, Lost, State
+from gapless.messages.requests import ReadReply
+from gapless.messages.streams import Publication
+
+if TYPE_CHECKING:
+    from gapless.delivery.requests import Errand
+    from gapless.delivery.subscribers.strand import Strand
+
+__all__ = ["CatchUp"]
+
+
+class CatchUp:
+    """What a strand has read, and what it holds back meanwhile."""
+
+    def __init__(self, strand: Strand) -> None:
+        self._strand = strand
+        self._host = strand.subscription.host
+        self._parameters = self._host.context.parameters
+        self.held: list[Publication] = []
+        """What came live above J."""
+        self.join_at: Tick = 0
+        """J: up to here the log is read."""
+        self._top: Tick | None = None
+        """The stream's top when the log was last read."""
+        self._errand: Errand | None = None
+        self._reading = 0
+        """Counts reads: an answer to an older one is not for us."""
+
+    def pump(self) -> None:
+        """Go on reading, or join the live stream."""
+        strand = self._strand
+        if self._errand is not None or strand.subscription.client is None:
+            return
+        if len(strand.buffer) >= self._parameters.prefetch_max:
+            return  # nor join: the next event would be one too many, and all be read again
+        if strand.state is State.CATCHING:
+            self.try_to_join()
+        if strand.state not in {State.CATCHING, State.JOINING}:
+            return
+        known = max(strand.subend.horizon or 0, self._top or 0)
+        if self._top is not None and strand.position >= known:
+            return  # nothing more is there yet
+        segment, end = strand.governing(strand.position + 1)
+        if strand.base is not None and not self._host.meets(strand.pubend, segment):
+            self._pass_over(min(end, known))
+        else:
+            high = min(end, self.join_at) if strand.state is State.JOINING else end
+            self._read(segment, high)
+
+    def _pass_over(self, high: Tick) -> None:
+        """Go on without reading: a filter that can match nothing of the stream governs here."""
+        strand = self._strand
+        if high > strand.position:
+            strand.position = high
+            self.join_if_read()
+            self._host.touch(strand.subscription)
+
+    # --- joining ---------------------------------------------------------------------------------
+
+    def try_to_join(self) -> None:
+        """Join if the horizon is near, and the live stream serves the filter there."""
+        strand, subend = self._strand, self._strand.subend
+        horizon = subend.horizon
+        if horizon is None or strand.base is None or not strand.segment.reached_by(subend.served):
+            return
+        window = self._parameters.join_window_ms * TICKS_PER_MS
+        position = strand.position
+        if position < horizon - window or strand.governing(position + 1)[1] != FOREVER:
+            return
+        if position >= horizon:
+            strand.become(State.LIVE)
+        else:
+            self.join_at = horizon
+            strand.become(State.JOINING)
+
+    def hold_back(self, publications: list[Publication]) -> None:
+        """Hold what came live until J is read, unless it becomes too much."""
+        self.held += [each for each in publications if each.tick > self.join_at]
+        if len(self.held) > self._parameters.join_hold:
+            self._host.context.mark("joining held too much")
+            self.held.clear()
+            self._strand.become(State.CATCHING)
+
+    def join_if_read(self) -> None:
+        """Be live if the log is read up to J."""
+        strand = self._strand
+        if strand.state is State.JOINING and strand.position >= self.join_at:
+            strand.buffer.extend(self.held)
+            self.held.clear()
+            strand.become(State.LIVE)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def _read(self, segment: Segment, high: Tick) -> None:
+        strand = self._strand
+        self._reading += 1
+        turn, hold = self._reading, strand.holding.named()
+
+        def read(reply: ReadReply) -> None:
+            if turn == self._reading:
+                self._reading += 1
+                self._errand = None
+                strand.holding.answered(hold)
+                self.take_read(reply, segment, high)
+
+        errand = self._host.requests.read(
+            strand.pubend,
+            segment.text,
+            strand.position + 1,
+            high,
+            hold=hold,
+            hold_tick=strand.kept_from,
+            then=read,
+        )
+        if turn == self._reading:
+            self._errand = errand
+
+    def take_read(self, reply: ReadReply, segment: Segment, high: Tick) -> None:
+        """Buffer what was read; what the log no longer has is a loss, never silence (A14)."""
+        strand = self._strand
+        self._top = reply.top
+        if reply.released > strand.position:
+            if strand.base is not None and self._host.meets(strand.pubend, segment):
+                strand.buffer.append(Lost(strand.position + 1, reply.released))
+            strand.position = reply.released
+        if strand.base is None:
+            strand.begin(max(strand.position, strand.subscription.merged))
+        for piece in reply.pieces:
+            strand.buffer.extend(
+                each for each in piece.publications if strand.position < each.tick <= high
+            )
+        strand.position = max(strand.position, min(reply.done, high))
+        self.join_if_read()
+        # what is to be told of the strand itself is told before its events, when the step ends
+        self._host.touch(strand.subscription)
+
+    def stop(self) -> None:
+        """An answer that is under way is no longer wanted."""
+        self._reading += 1
+        if self._errand is not None:
+            self._errand.cancel()
+            self._errand = None
+
+    def forget_top(self) -> None:
+        """Read again, whatever was known of the end of the log."""
+        self._top = None

@@ -1,0 +1,77 @@
+"""The broker on real clocks, sockets and disks: the second driver, on asyncio.
+
+Theory of operation
+-------------------
+A :class:`Node` is one life of a broker. It opens the store (:mod:`.stores`), makes the machine from
+what is there, and from then on carries events in and effects out (:mod:`.driver`): frames of
+:mod:`gapless.wire` become events, effects become frames, writes and one timer. Nothing is decided
+here that the protocols decide: the simulator drives the same machine.
+
+A connection (:mod:`.connection`) hands every whole frame to its handler, in the order of arrival.
+It is a newcomer until it has introduced itself (:mod:`.door`), then a client (:mod:`.clients`) or
+a link (:mod:`.links`). What steps have to say is gathered by connection and written once in a turn
+of the event loop: what is ready goes out together, and a lone event waits for nothing.
+
+Invariants
+----------
+- One step at a time: what an effect causes happens behind the step that caused it.
+- An exception inside a step ends this life (:class:`MachineError`); so does a failed write. What is
+  on disk is sound, and a supervisor begins the next life from there.
+- What cannot be understood, is too large or stands in the wrong place ends the connection that it
+  came on, with a reason that the other side can read. Others do not notice.
+- Everything that waits is bounded. Of a link that is behind the machine is told, a client that is
+  behind is let go, a publisher that is ahead of the disk is not read from.
+- A client's connection has a name of its own: one that comes back is never taken for the one that
+  was lost.
+- A broker listens on the loopback unless told otherwise, and says so when it is open to others.
+
+Around a node: :mod:`.config` and :mod:`.overlays` read what operators write, :mod:`.metrics` and
+:mod:`.health` show how it is (:mod:`.http`), :mod:`.logs` says what happens, :mod:`.process` makes it
+a process with signals and exit codes, :mod:`.supervisor` runs an overlay of such processes.
+"""
+
+from gapless.runtime.addresses import PORT, Address
+from gapless.runtime.config import BrokerConfig, LogConfig, load_config
+from gapless.runtime.driver import MachineError
+from gapless.runtime.health import Health
+from gapless.runtime.logs import LogFormat, set_up_logs
+from gapless.runtime.node import Node
+from gapless.runtime.overlays import Overlay, generate, load_overlay, overlay_of, single
+from gapless.runtime.process import run_broker, run_loop, serve
+from gapless.runtime.settings import Settings
+from gapless.runtime.supervisor import (
+    BrokerProcess,
+    Happening,
+    Stage,
+    StartError,
+    Supervisor,
+    supervise,
+)
+
+__all__ = [
+    "PORT",
+    "Address",
+    "BrokerConfig",
+    "BrokerProcess",
+    "Happening",
+    "Health",
+    "LogConfig",
+    "LogFormat",
+    "MachineError",
+    "Node",
+    "Overlay",
+    "Settings",
+    "Stage",
+    "StartError",
+    "Supervisor",
+    "generate",
+    "load_config",
+    "load_overlay",
+    "overlay_of",
+    "run_broker",
+    "run_loop",
+    "serve",
+    "set_up_logs",
+    "single",
+    "supervise",
+]

@@ -1,0 +1,40 @@
+"""How long to wait before the next attempt: longer after each failure, and never in step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+__all__ = ["Backoff"]
+
+
+class Backoff:
+    """Waits that double up to a bound, each shortened by chance.
+
+    The chance keeps brokers that lost the same peer from coming back all at once.
+
+    >>> backoff = Backoff(0.1, 0.4, draw=lambda: 1.0)
+    >>> [backoff.next_s() for _ in range(4)]
+    [0.1, 0.2, 0.4, 0.4]
+    >>> backoff.reset()
+    >>> backoff.next_s()
+    0.1
+    """
+
+    def __init__(
+        self, least_s: float, most_s: float, draw: Callable[[], float] = random.random
+    ) -> None:
+        self._least_s = least_s
+        self._most_s = most_s
+        self._draw = draw
+        self._wait_s = least_s
+
+    def next_s(self) -> float:
+        """Return the seconds to wait now: between half of the present bound and all of it."""
+        wait_s = self._wait_s
+        self._wait_s = min(self._most_s, 2 * wait_s)
+        return wait_s * (0.5 + self._draw() / 2)
+
+    def reset(self) -> None:
+        """Begin anew: an attempt went well."""
+        self._wait_s = self._least_s

@@ -1,0 +1,115 @@
+"""The file of one broker, for ``gapless broker --config FILE``.
+
+A file in TOML; only ``name`` and ``data`` must be there::
+
+    name = "l1"
+    data = "/var/lib/gapless/l1"  # relative to this file
+    overlay = "trading.toml"  # the overlay's file, relative to this one; left out: it is alone
+    cell = "london"  # may be left out when the overlay's file says it
+    listen = "127.0.0.1:7400"  # the default: nobody else can connect
+    advertise = "l1.example:7400"  # where others reach it, if that is not where it listens
+    metrics = "127.0.0.1:9400"  # /metrics and /healthz; left out: nowhere
+
+    [log]
+    level = "info"  # debug, info, warning or error
+    format = "text"  # or json
+
+    [parameters]  # any of gapless.core.parameters
+    retention_s = 86400
+
+A broker on an address that is not a loopback is open to other computers, and says so when it
+starts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from gapless.core.errors import UsageError
+from gapless.core.parameters import Parameters
+from gapless.runtime.addresses import PORT, Address
+from gapless.runtime.logs import LogFormat
+from gapless.runtime.overlays import Overlay, load_overlay, single
+from gapless.runtime.settings import Settings
+from gapless.runtime.toml import read_toml
+
+__all__ = ["BrokerConfig", "LogConfig", "load_config"]
+
+
+class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much a broker says, and how."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: LogFormat = LogFormat.TEXT
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may stand in the file."""
+
+    name: str
+    data: str
+    overlay: str = ""
+    cell: str = ""
+    listen: str = f"127.0.0.1:{PORT}"
+    advertise: str = ""
+    metrics: str = ""
+    log: LogConfig = LogConfig()
+    parameters: dict[str, bool | int] = {}
+
+
+class BrokerConfig(msgspec.Struct, frozen=True):
+    """A file, read and checked."""
+
+    settings: Settings
+    log: LogConfig
+
+
+def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
+    """Read a broker's file."""
+    found = read_toml(path, _File)
+    given = load_overlay(path.parent / found.overlay) if found.overlay else None
+    try:
+        overlay = given or single(found.name, found.cell or "c1")
+        settings = Settings(
+            name=found.name,
+            overlay=overlay,
+            data=path.parent / found.data,
+            listen=Address.parse(found.listen),
+            advertise=Address.parse(found.advertise) if found.advertise else None,
+            metrics=Address.parse(found.metrics) if found.metrics else None,
+            parameters=_parameters(found, overlay),
+            restarts=restarts,
+        )
+        _check_cell(found, settings)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    return BrokerConfig(settings, found.log)
+
+
+def _check_cell(found: _File, settings: Settings) -> None:
+    if found.cell not in {"", settings.cell}:
+        raise UsageError(
+            f"cell is {found.cell!r}, but in {found.overlay} the broker {found.name} "
+            f"is in the cell {settings.cell!r}"
+        )
+
+
+def _parameters(found: _File, overlay: Overlay) -> Parameters:
+    fields = {field.name: field.type for field in msgspec.structs.fields(Parameters)}
+    for name, value in found.parameters.items():
+        if name not in fields:
+            raise UsageError(f"there is no parameter {name}; see gapless.core.parameters for all")
+        if isinstance(value, bool) is not (fields[name] is bool):
+            wanted = "true or false" if fields[name] is bool else "a whole number"
+            raise UsageError(f"parameters.{name} must be {wanted}")
+    delta = found.parameters.get("delta", overlay.delta)
+    if delta != overlay.delta and found.overlay:
+        raise UsageError(
+            f"parameters.delta is {delta}, but {found.overlay} says {overlay.delta}: all brokers "
+            "of an overlay must have the same, so say it there only"
+        )
+    given: dict[str, Any] = {**found.parameters, "delta": delta}
+    return Parameters(**given)

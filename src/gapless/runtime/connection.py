@@ -1,0 +1,250 @@
+"""One connection: bytes in, bodies out to whoever handles them; frames in, one write a turn.
+
+A handler is what the connection is at the moment: a newcomer that has not introduced itself, a
+client, a link. It is asked nothing before it was given a body, and told once when all is over.
+
+Frames are gathered and written once in a turn of the event loop: what is ready goes out together,
+and a lone frame does not wait for others. What the other side does not read gathers in the
+transport. Above ``bytes_max`` the handler is told, so that it can hold back; above
+``OVERFLOW`` times that, the connection ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, Protocol, cast
+
+from gapless.core.errors import ProtocolError
+from gapless.runtime.crowd import Crowd
+from gapless.wire import Farewell, Goodbye, Splitter, encode_greeting
+
+__all__ = ["LINGER_S", "Connection", "Handler", "Outbox", "Traffic"]
+
+LINGER_S: Final = 1.0
+"""How long a connection that ends may take to send the rest and to hear that the other side ends
+too; then it is cut."""
+
+OVERFLOW: Final = 4
+"""So many times ``bytes_max`` may wait at most, because what is not held back at once adds to it."""
+
+
+class Traffic:
+    """What went over connections of one kind; counted a frame or a write at a time."""
+
+    __slots__ = ("bytes_in", "bytes_out", "frames_in", "frames_out")
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.frames_in = 0
+        self.frames_out = 0
+
+
+class Handler(Protocol):
+    """What a connection is at the moment."""
+
+    @property
+    def traffic(self) -> Traffic:
+        """What counts the frames of this kind of connection."""
+
+    def take(self, body: bytes) -> None:
+        """Take the body of a frame; raises ProtocolError if it cannot stand here."""
+
+    def taken(self) -> None:
+        """All frames of what was read at once were taken."""
+
+    def full(self) -> None:
+        """Much waits to be sent."""
+
+    def free(self) -> None:
+        """What waited to be sent is mostly sent."""
+
+    def closed(self, reason: str) -> None:
+        """The connection is over: nothing more comes, nothing more can be sent."""
+
+
+class Outbox:
+    """Connections with something to write; all write in the next turn of the loop."""
+
+    __slots__ = ("_loop", "_waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: list[Connection] = []
+
+    def add(self, connection: Connection) -> None:
+        """Let a connection write soon."""
+        if not self._waiting:
+            self._loop.call_soon(self.flush)
+        self._waiting.append(connection)
+
+    def flush(self) -> None:
+        """Let all write now."""
+        waiting, self._waiting = self._waiting, []
+        for connection in waiting:
+            connection.flush()
+
+
+class Connection(asyncio.Protocol):
+    """A connection that carries frames."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        everyone: Crowd[Connection],
+        bytes_max: int,
+        frame_bytes_max: int,
+    ) -> None:
+        self.handler: Handler
+        self.heard = True
+        """Whether something came since a sweep last looked."""
+        self.spoke = True
+        """Whether something was sent since a sweep last looked."""
+        self.over = False
+        self.is_full = False
+        self._outbox = outbox
+        self._everyone = everyone
+        self._bytes_max = bytes_max
+        self._frames: list[bytearray] = []
+        self._splitter = Splitter(frame_bytes_max)
+        self._transport: asyncio.Transport | None = None
+        self._linger: asyncio.TimerHandle | None = None
+
+    # --- the transport -------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The transport is there."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._everyone.add(self)
+        self._transport.set_write_buffer_limits(high=self._bytes_max, low=self._bytes_max // 2)
+        if self.over:
+            self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The transport is gone."""
+        self._everyone.discard(self)
+        self._transport = None
+        if self._linger is not None:
+            self._linger.cancel()
+        self._end(f"the connection broke: {error}" if error else "the other side closed")
+
+    def data_received(self, data: bytes) -> None:
+        """Hand on every frame that is whole now; what cannot be understood ends the connection."""
+        if self.over:
+            return
+        self.heard = True
+        try:
+            bodies = self._splitter.feed(data)
+            handler = self.handler
+            handler.traffic.bytes_in += len(data)
+            handler.traffic.frames_in += len(bodies)
+            for body in bodies:
+                self.handler.take(body)  # which may change the handler, or end all
+                if self._is_over():
+                    return
+            self.handler.taken()
+        except ProtocolError as error:
+            self.close(Farewell.NOT_UNDERSTOOD, str(error))
+
+    def pause_writing(self) -> None:
+        """More waits than the limit."""
+        self.is_full = True
+        if not self.over:
+            self.handler.full()
+
+    def resume_writing(self) -> None:
+        """Half of the limit waits."""
+        self.is_full = False
+        if not self.over:
+            self.handler.free()
+
+    # --- sending and ending ----------------------------------------------------------------------
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much waits to be sent."""
+        written = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return written + sum(map(len, self._frames))
+
+    @property
+    def peer_address(self) -> str:
+        """Where the other side is, for people."""
+        found: Any = self._transport and self._transport.get_extra_info("peername")
+        return f"{found[0]}:{found[1]}" if found else "nowhere"
+
+    def send(self, frame: bytearray) -> None:
+        """Send a frame, with all others of this turn."""
+        if self.over:
+            return
+        if not self._frames:
+            self._outbox.add(self)
+        self._frames.append(frame)
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        frames, transport = self._frames, self._transport
+        if not frames or transport is None:
+            return
+        self._frames = []
+        self.spoke = True
+        data = frames[0] if len(frames) == 1 else b"".join(frames)
+        traffic = self.handler.traffic
+        traffic.bytes_out += len(data)
+        traffic.frames_out += len(frames)
+        transport.write(data)
+        if self.is_full and not self.over:
+            waiting = transport.get_write_buffer_size()
+            if waiting > OVERFLOW * self._bytes_max:
+                self.close(
+                    Farewell.DISMISSED,
+                    f"{waiting:,} bytes wait to be read on this connection; read faster",
+                )
+
+    def close(self, farewell: Farewell, reason: str) -> None:
+        """Say why and end. What was sent before still goes out, if the other side reads it."""
+        if self.over:
+            return
+        self.send(encode_greeting(Goodbye(farewell, reason)))
+        self._end(reason)
+        self.flush()
+        if self._transport is not None:
+            # What the other side still sends is read and dropped: to close with something unread
+            # would reset the connection, and the reason would be lost on the way.
+            try:
+                self._transport.write_eof()
+                self._transport.resume_reading()
+            except OSError:  # the other side was faster
+                self._transport.abort()
+                return
+            loop = asyncio.get_running_loop()
+            self._linger = loop.call_later(LINGER_S, self.abort)
+
+    def abort(self) -> None:
+        """End at once, without a word."""
+        self._end("cut off")
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _end(self, reason: str) -> None:
+        if not self.over:
+            self.over = True
+            self.handler.closed(reason)
+
+    def _is_over(self) -> bool:
+        return self.over
+
+    # --- limits and backpressure --------------------------------------------------------------------------
+
+    def allow(self, frame_bytes_max: int) -> None:
+        """Take frames of another size from now on."""
+        self._splitter.limit = frame_bytes_max
+
+    def hold(self) -> None:
+        """Read nothing for a while."""
+        if self._transport is not None and not self.over:
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self.over:
+            self._transport.resume_reading()

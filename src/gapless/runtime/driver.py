@@ -1,0 +1,177 @@
+"""Gives events to the machine and carries out what it wants done. It decides nothing.
+
+Events are taken one after the other: what carrying out an effect causes waits until the step is
+through. One timer of the event loop is armed for the machine's next.
+
+An exception inside a step is a bug, and afterwards nobody knows what holds. So the broker ends:
+what is on disk is sound, and the next life begins from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from gapless.core.errors import GaplessError
+from gapless.core.machine import Dismiss, Effect, Event, Fetch, Moment, Relink, Send, Tell, Write
+
+__all__ = ["Driver", "Hands", "Machine", "MachineError", "moment"]
+
+_EVENT_SHOWN_MAX: Final = 2_000
+"""So many characters of an event go into the log when a step breaks."""
+
+_NEVER: Final = 2**62
+
+
+class MachineError(GaplessError):
+    """The machine broke at an event; this life is over."""
+
+
+class Machine(Protocol):
+    """What is driven."""
+
+    def step_all(self, events: Iterable[Event], moment: Moment) -> list[Effect]:
+        """Take what happened at once, None if only time has passed; return what is to be done."""
+
+    def next_timer(self) -> int | None:
+        """Return when a step is due without an event."""
+
+    @property
+    def marks(self) -> Mapping[str, int]:
+        """How often rare branches were taken."""
+
+
+class Hands(Protocol):
+    """Who carries effects out."""
+
+    def send(self, peer: str, packet: Any) -> None:
+        """Send a packet to a peer; it is lost if there is no link."""
+
+    def tell(self, client: str, notice: Any) -> None:
+        """Tell a client something; it is lost if the client is gone."""
+
+    def dismiss(self, client: str, reason: str) -> None:
+        """Disconnect a client."""
+
+    def relink(self, peers: tuple[str, ...]) -> None:
+        """Have links with these brokers and no others."""
+
+    def write(self, write: Write) -> None:
+        """Make changes durable."""
+
+    def fetch(self, fetch: Fetch) -> None:
+        """Read a log."""
+
+
+def moment() -> Moment:
+    """Return both clocks in microseconds."""
+    return Moment(time.monotonic_ns() // 1_000, time.time_ns() // 1_000)
+
+
+class Driver:
+    """One life of a machine."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        hands: Hands,
+        loop: asyncio.AbstractEventLoop,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._machine = machine
+        self.step_all = machine.step_all
+        self._hands = hands
+        self._loop = loop
+        self._failed = failed
+        self._batches: deque[Sequence[Event]] = deque()
+        """What has happened and was not taken, in order; a step takes a batch."""
+        self._running = False
+        self._stopped = False
+        self._armed_for = _NEVER
+        self._timer: asyncio.TimerHandle | None = None
+        self.steps = 0
+        self.step_ns = 0
+        """Nanoseconds that all steps took, with their effects."""
+        self.longest_ns = 0
+
+    def happen(self, event: Event) -> None:
+        """Let something happen to the machine: now, or behind what is happening."""
+        self.happen_together((event,))
+
+    def happen_together(self, events: Sequence[Event]) -> None:
+        """Let several things happen in one step, so that what follows goes out together."""
+        self._batches.append(events)
+        if not self._running:
+            self._run()
+
+    def stop(self) -> None:
+        """Let nothing happen any more."""
+        self._stopped = True
+        self._batches.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _run(self) -> None:
+        batches, step_all = self._batches, self.step_all
+        self._running = True
+        events: Sequence[Event] = ()
+        try:
+            while batches and not self._stopped:
+                events = batches.popleft()
+                began = time.monotonic_ns()
+                effects = step_all(events, Moment(began // 1_000, time.time_ns() // 1_000))
+                for effect in effects:
+                    self._carry_out(effect)
+                took = time.monotonic_ns() - began
+                self.steps += 1
+                self.step_ns += took
+                self.longest_ns = max(self.longest_ns, took)
+            self._arm()
+        except Exception as error:  # noqa: BLE001 - whatever breaks the machine ends this life
+            self.stop()
+            shown = ", ".join(map(repr, events))
+            broken = MachineError(f"the broker broke at {shown[:_EVENT_SHOWN_MAX]}")
+            broken.__cause__ = error
+            self._failed(broken)
+        finally:
+            self._running = False
+
+    def _carry_out(self, effect: Effect) -> None:
+        kind = type(effect)
+        if kind is Tell:
+            self._hands.tell(effect.client, effect.notice)  # type: ignore[union-attr]
+        elif kind is Send:
+            self._hands.send(effect.peer, effect.packet)  # type: ignore[union-attr]
+        elif isinstance(effect, Write):
+            self._hands.write(effect)
+        elif isinstance(effect, Fetch):
+            self._hands.fetch(effect)
+        elif isinstance(effect, Dismiss):
+            self._hands.dismiss(effect.client, effect.reason)
+        else:
+            assert isinstance(effect, Relink), f"{effect!r} is no effect"
+            self._hands.relink(effect.peers)
+
+    def _arm(self) -> None:
+        """Be woken when the machine's next timer is due; one that comes later re-arms then."""
+        due = self._machine.next_timer()
+        if due is None or due >= self._armed_for or self._stopped:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_for = due
+        delay_us = due - time.monotonic_ns() // 1_000
+        self._timer = self._loop.call_later(max(0.0, delay_us / 1_000_000), self._wake)
+
+    def _wake(self) -> None:
+        self._armed_for = _NEVER
+        self._timer = None
+        due = self._machine.next_timer()
+        if due is not None and due <= time.monotonic_ns() // 1_000:
+            self.happen(None)
+        else:
+            self._arm()

@@ -1,0 +1,114 @@
+"""A very small web server: two pages, one request a connection, nothing to configure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Final, NamedTuple, TypeAlias, cast
+
+from gapless.core.errors import UsageError
+from gapless.runtime.addresses import Address
+from gapless.runtime.crowd import Crowd
+
+__all__ = ["Page", "Pages", "WebServer"]
+
+_REQUEST_BYTES_MAX: Final = 8_192
+"""Bytes of a request; a browser's is below 2,000."""
+
+_REQUEST_S: Final = 5.0
+"""How long a request, and the reading of its answer, may take."""
+
+
+class Page(NamedTuple):
+    """What a path shows now."""
+
+    body: bytes
+    kind: str = "text/plain; charset=utf-8"
+    status: HTTPStatus = HTTPStatus.OK
+
+
+Pages: TypeAlias = Mapping[str, Callable[[], Page]]
+
+
+class _Request(asyncio.Protocol):
+    """One connection: it reads a request, answers it and closes."""
+
+    def __init__(self, pages: Pages, everyone: Crowd[_Request]) -> None:
+        self._pages = pages
+        self._everyone = everyone
+        self._head = b""
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._everyone.add(self)
+        self._timer = asyncio.get_running_loop().call_later(_REQUEST_S, self.transport.abort)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        del error
+        self._everyone.discard(self)
+        self._timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self._head += data
+        if b"\r\n\r\n" in self._head:
+            self._answer(_page(self._head, self._pages))
+        elif len(self._head) > _REQUEST_BYTES_MAX:
+            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            self._answer(Page(b"too large\n", status=status))
+
+    def _answer(self, page: Page) -> None:
+        head = (
+            f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\n"
+            f"Content-Type: {page.kind}\r\nContent-Length: {len(page.body)}\r\n"
+            "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+        )
+        without_body = self._head.startswith(b"HEAD ")
+        self.transport.write(head.encode() + (b"" if without_body else page.body))
+        self.transport.close()
+
+
+def _page(head: bytes, pages: Pages) -> Page:
+    words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        return Page(b"this is no request\n", status=HTTPStatus.BAD_REQUEST)
+    method, target, _ = words
+    if method not in {"GET", "HEAD"}:
+        return Page(b"only GET and HEAD\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
+    make = pages.get(target.partition("?")[0])
+    if make is None:
+        there = f"nothing is here; there are {', '.join(pages)}\n"
+        return Page(there.encode(), status=HTTPStatus.NOT_FOUND)
+    return make()
+
+
+class WebServer:
+    """Serves pages until it is closed."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self._everyone: Crowd[_Request] = Crowd()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, address: Address) -> Address:
+        """Listen; return where, as port 0 is any that is free."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: _Request(self._pages, self._everyone), *address
+            )
+        except OSError as error:
+            raise UsageError(
+                f"cannot serve metrics on {address}: {error.strerror or error}; "
+                "choose another address with metrics"
+            ) from None
+        return Address(address.host, self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Listen no more and end all requests."""
+        if self._server is not None:
+            self._server.close()
+        for request in self._everyone:
+            request.transport.abort()
+        await self._everyone.all_gone()

@@ -1,0 +1,117 @@
+"""What a broker says about itself: a line an occurrence, with fields that a program can read.
+
+A message is a fixed text, and what varies stands in fields, so that lines can be searched and
+counted. People read ``text``, machines read ``json``::
+
+    2026-03-01T09:30:00.123Z info    link is up                       broker=b1 peer=b2
+    {"time":"2026-03-01T09:30:00.123Z","level":"info","message":"link is up","broker":"b1",…}
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["LOG", "JsonLines", "LogFormat", "TextLines", "Voice", "set_up_logs"]
+
+LOG: Final = logging.getLogger("gapless")
+"""Everything that gapless says goes through this logger; an application may do with it as it likes."""
+
+_FIELDS: Final = "gapless_fields"
+
+
+class LogFormat(Enum):
+    """How a line looks."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Voice:
+    """Says what happens, always with the fields that say who speaks."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, **fields: Any) -> None:
+        self._fields = fields
+
+    def say(self, level: int, message: str, **fields: Any) -> None:
+        """Say something at a level of :mod:`logging`."""
+        if LOG.isEnabledFor(level):
+            LOG.log(level, message, extra={_FIELDS: {**self._fields, **fields}})
+
+    def info(self, message: str, **fields: Any) -> None:
+        """Say what people may want to know."""
+        self.say(logging.INFO, message, **fields)
+
+    def debug(self, message: str, **fields: Any) -> None:
+        """Say what somebody who searches for a fault may want to know."""
+        self.say(logging.DEBUG, message, **fields)
+
+    def warning(self, message: str, **fields: Any) -> None:
+        """Say that somebody should look."""
+        self.say(logging.WARNING, message, **fields)
+
+    def error(self, message: str, **fields: Any) -> None:
+        """Say that something failed."""
+        self.say(logging.ERROR, message, **fields)
+
+
+def _time(record: logging.LogRecord) -> str:
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{whole}.{int(record.msecs):03}Z"
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    fields: dict[str, Any] = dict(getattr(record, _FIELDS, {}))
+    if record.exc_info and record.exc_info[0] is not None:
+        fields["exception"] = logging.Formatter().formatException(record.exc_info)
+    return fields
+
+
+class JsonLines(logging.Formatter):
+    """A JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        line = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            **_fields_of(record),
+        }
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+class TextLines(logging.Formatter):
+    """Time, level, message, then the fields as ``key=value``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record; a traceback stands below it."""
+        fields = _fields_of(record)
+        traceback = fields.pop("exception", None)
+        shown = " ".join(f"{key}={_shown(value)}" for key, value in fields.items())
+        line = f"{_time(record)} {record.levelname.lower():7} {record.getMessage():32} {shown}"
+        return line.rstrip() if traceback is None else f"{line.rstrip()}\n{traceback}"
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    plain = text.isprintable() and not any(each in text for each in ' "=')
+    return text if plain and text else msgspec.json.encode(text).decode()
+
+
+def set_up_logs(level: str = "info", shape: LogFormat = LogFormat.TEXT) -> None:
+    """Write the logs of this process to its standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if shape is LogFormat.JSON else TextLines())
+    for each in list(LOG.handlers):
+        LOG.removeHandler(each)
+    LOG.addHandler(handler)
+    LOG.setLevel(level.upper())
+    LOG.propagate = False

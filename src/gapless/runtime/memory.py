@@ -1,0 +1,87 @@
+"""A store without a disk: for tests, and for brokers that need not remember.
+
+It keeps the order and the answers of the real one. Nothing survives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import Any
+
+from gapless.core.ids import PubendId
+from gapless.core.machine import Fetch, Fetched, Write, Written
+from gapless.messages.records import Append, Erase, LogRow, Record, Store, Trim
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore:
+    """Records and logs in memory."""
+
+    def __init__(self, on_done: Callable[[list[Any]], None]) -> None:
+        self._on_done = on_done
+        self._records: dict[tuple[str, ...], Record] = {}
+        self._logs: dict[PubendId, list[LogRow]] = {}
+        self._done: list[Written | Fetched] = []
+
+    @property
+    def pending_bytes(self) -> int:
+        """Nothing waits for a disk."""
+        return 0
+
+    def write(self, write: Write) -> None:
+        """Apply changes; they are answered in the next turn of the loop."""
+        for change in write.changes:
+            self._apply(change)
+        self._answer(Written(write.ticket))
+
+    def fetch(self, fetch: Fetch) -> None:
+        """Read rows; they are answered in the next turn of the loop."""
+        rows = self._logs.get(fetch.pubend, [])
+        found: list[LogRow] = []
+        size = 0
+        complete = True
+        for place in range(bisect_left(rows, fetch.low, key=_last), len(rows)):
+            row = rows[place]
+            if row.first > fetch.high:
+                break
+            size += sum(64 + len(each.payload) for each in row.publications)
+            if found and size > fetch.bytes_max:
+                complete = False
+                break
+            found.append(row)
+        self._answer(Fetched(fetch.ticket, tuple(found), complete=complete))
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._records.clear()
+        self._logs.clear()
+
+    def _apply(self, change: Any) -> None:
+        match change:
+            case Store(record):
+                self._records[record.key] = record
+            case Erase(key):
+                self._records.pop(key, None)
+            case Append(row):
+                self._logs.setdefault(row.pubend, []).append(row)
+            case Trim(pubend, up_to):
+                rows = self._logs.get(pubend, [])
+                del rows[: bisect_right(rows, up_to, key=_last)]
+            case _:
+                raise AssertionError(f"{change!r} is no change")
+
+    def _answer(self, event: Written | Fetched) -> None:
+        if not self._done:
+            asyncio.get_running_loop().call_soon(self._deliver)
+        self._done.append(event)
+
+    def _deliver(self) -> None:
+        done, self._done = self._done, []
+        self._on_done(done)
+
+
+def _last(row: LogRow) -> int:
+    return row.last

@@ -1,0 +1,141 @@
+"""What a broker counts, in the form that Prometheus reads.
+
+Nothing is done for a metric while events flow: parts of the node count frames and bytes in plain
+integers, and the rest is looked up when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from gapless.runtime.node import Node
+
+__all__ = ["METRICS_KIND", "Metrics"]
+
+METRICS_KIND: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""What the text is, for those who read it."""
+
+
+class Metrics(Collector):
+    """The metrics of one node, in a registry of its own: several nodes may share a process."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def text(self) -> bytes:
+        """Return all metrics as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+    def describe(self) -> list[Metric]:
+        """Say nothing before the node runs."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Look everything up."""
+        yield from self._events()
+        yield from self._traffic()
+        yield from self._machine()
+        yield from self._disk()
+        yield from self._streams()
+
+    def _events(self) -> Iterator[Metric]:
+        clients = self._node.clients
+        yield _count("events_published", "Events that were acknowledged.", clients.published)
+        yield _count("events_delivered", "Events that were sent to clients.", clients.delivered)
+        yield _gauge("clients", "Clients that are connected.", len(clients))
+        yield _count("clients_dismissed", "Clients that were sent away.", clients.dismissed)
+        yield _count("connections_refused", "Newcomers turned away.", self._node.door.refused)
+
+    def _traffic(self) -> Iterator[Metric]:
+        node = self._node
+        kinds = {"client": node.clients.traffic, "link": node.links.traffic}
+        for unit in ("bytes", "frames"):
+            family = CounterMetricFamily(
+                f"gapless_{unit}", f"Traffic in {unit}.", labels=["connection", "direction"]
+            )
+            for kind, traffic in kinds.items():
+                for direction in ("in", "out"):
+                    family.add_metric([kind, direction], getattr(traffic, f"{unit}_{direction}"))
+            yield family
+        queued = GaugeMetricFamily(
+            "gapless_queue_bytes", "What waits to be sent.", labels=["connection"]
+        )
+        queued.add_metric(["client"], node.clients.waiting_bytes)
+        queued.add_metric(["link"], node.links.waiting_bytes)
+        yield queued
+        yield _gauge("links_open", "Peers with a link.", len(node.links.open_peers))
+        yield _gauge("links_wanted", "Peers there should be a link with.", len(node.links.peers))
+        yield _count("dials", "Attempts to reach a peer.", node.links.dials)
+
+    def _machine(self) -> Iterator[Metric]:
+        driver = self._node.driver
+        yield SummaryMetricFamily(
+            "gapless_step_seconds",
+            "Time that steps of the machine took, with their effects.",
+            count_value=driver.steps,
+            sum_value=driver.step_ns / 1e9,
+        )
+        longest = driver.longest_ns / 1e9
+        yield _gauge("step_longest_seconds", "The step that took longest.", longest)
+        marks = CounterMetricFamily(
+            "gapless_rare_branches", "Rare branches that were taken.", labels=["branch"]
+        )
+        for branch, count in sorted(self._node.broker.marks.items()):
+            marks.add_metric([branch], count)
+        yield marks
+        yield _gauge("uptime_seconds", "How long this life lasts.", self._node.uptime_s)
+        restarts = self._node.settings.restarts
+        yield _gauge("restarts", "How often the supervisor started this broker again.", restarts)
+
+    def _disk(self) -> Iterator[Metric]:
+        node = self._node
+        yield _count("commits", "Groups of writes that became durable together.", node.commits)
+        yield _count("writes", "Writes that became durable.", node.writes)
+        yield _gauge("unwritten_bytes", "What waits for the disk.", node.unwritten_bytes)
+
+    def _streams(self) -> Iterator[Metric]:
+        broker = self._node.broker
+        yield _gauge("pubends", "Pubends of this broker.", len(broker.pubends.hosted))
+        yield _gauge("pubends_refused", "Pubends that are damaged.", len(broker.refused))
+        subscriptions = len(broker.host.subscriptions)
+        yield _gauge("subscriptions", "Subscriptions at this broker.", subscriptions)
+        families = {
+            "log_bytes": "What the log of a pubend holds.",
+            "log_top_tick": "The last tick of a pubend.",
+            "log_released_tick": "Up to where the log of a pubend was given up.",
+        }
+        for name, text in families.items():
+            family = GaugeMetricFamily(f"gapless_{name}", text, labels=["pubend"])
+            for pubend, value in self._logs(name):
+                family.add_metric([pubend], value)
+            yield family
+
+    def _logs(self, name: str) -> Iterator[tuple[str, int]]:
+        for pubend, hosted in self._node.broker.pubends.hosted.items():
+            found: dict[str, Any] = {
+                "log_bytes": getattr(hosted, "log_bytes", 0),
+                "log_top_tick": hosted.top,
+                "log_released_tick": hosted.record.released,
+            }
+            yield str(pubend), found[name]
+
+
+def _count(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"gapless_{name}", text, value)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"gapless_{name}", text, value)

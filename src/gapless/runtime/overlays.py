@@ -1,0 +1,187 @@
+"""An overlay as an operator writes it down: its name, its tree of cells, where its brokers are.
+
+A file in TOML::
+
+    overlay = "trading"  # brokers of another overlay are turned away
+    delta = 1  # so many unreachable cells in a row are bypassed
+    edges = [["paris", "london"], ["london", "tokyo"]]
+
+    [cells]  # a cell has one broker, or several that share its work
+    paris = ["p1"]
+    london = ["l1", "l2"]
+    tokyo = ["t1"]
+
+    [addresses]  # where each broker listens; `gapless up` needs none
+    p1 = "10.0.0.1:7400"
+    l1 = "10.0.0.2:7400"
+    l2 = "10.0.0.3:7400"
+    t1 = "10.0.0.4:7400"
+
+Or a few words, for overlays on one computer. Cells are c1, c2, …, each with one broker, b1 in c1:
+
+- ``line:N``: N cells in a row
+- ``star:N``: c1 in the middle, N - 1 cells around it
+- ``tree:FxD``: D levels, c1 at the top, and F cells below every cell that is not of the last level;
+  so ``tree:2x3`` has 1 + 2 + 4 cells
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from gapless.core.errors import UsageError
+from gapless.core.ids import BrokerId, CellId
+from gapless.overlay.neighbourhood import Topology
+from gapless.runtime.addresses import Address
+from gapless.runtime.toml import read_toml, toml_text
+
+__all__ = ["CELLS_MAX", "Overlay", "generate", "load_overlay", "overlay_of", "single"]
+
+CELLS_MAX: Final = 1_000
+"""Cells of a generated overlay: more processes than a computer should be asked for."""
+
+_WORDS: Final = re.compile(r"(line|star):([0-9]{1,6})|(tree):([0-9]{1,6})x([0-9]{1,6})")
+
+
+class Overlay(msgspec.Struct, frozen=True, kw_only=True):
+    """A tree of cells, and where its brokers listen."""
+
+    name: str = "gapless"
+    delta: int = 1
+    topology: Topology
+    addresses: dict[BrokerId, Address] = {}
+
+    def cell_of(self, broker: BrokerId) -> CellId | None:
+        """Return the cell of a broker, or None if there is no such broker."""
+        found = (cell.name for cell in self.topology.cells if broker in cell.brokers)
+        return next(found, None)
+
+    @property
+    def brokers(self) -> list[tuple[BrokerId, CellId]]:
+        """Every broker with its cell, in the order people count in."""
+        found = ((broker, cell.name) for cell in self.topology.cells for broker in cell.brokers)
+        return sorted(found, key=lambda each: _counted(each[0]))
+
+    def to_toml(self) -> str:
+        """Return the file that says the same."""
+        edges = {
+            tuple(sorted((cell.name, neighbour)))
+            for cell in self.topology.cells
+            for neighbour in cell.neighbours
+        }
+        return toml_text(
+            {
+                "overlay": self.name,
+                "delta": self.delta,
+                "edges": [list(edge) for edge in sorted(edges, key=_counted_edge)],
+                "cells": {cell.name: list(cell.brokers) for cell in self.topology.cells},
+                "addresses": {name: str(each) for name, each in self.addresses.items()},
+            }
+        )
+
+
+def _counted(name: str) -> tuple[str, int, str]:
+    """Return what to sort names by, so that b10 comes after b2."""
+    head = name.rstrip("0123456789")
+    tail = name[len(head) :]
+    return head, int(tail or 0), name
+
+
+def _counted_edge(edge: tuple[str, ...]) -> tuple[tuple[str, int, str], ...]:
+    return tuple(map(_counted, edge))
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may stand in the file."""
+
+    cells: dict[str, list[str]]
+    overlay: str = "gapless"
+    delta: int = 1
+    edges: list[tuple[str, str]] = []
+    addresses: dict[str, str] = {}
+
+
+def load_overlay(path: Path) -> Overlay:
+    """Read an overlay's file."""
+    found = read_toml(path, _File)
+    try:
+        addresses = {name: Address.parse(text) for name, text in found.addresses.items()}
+        overlay = Overlay(
+            name=found.overlay,
+            delta=found.delta,
+            topology=Topology.of(found.cells, found.edges),
+            addresses=addresses,
+        )
+        _check_addresses(overlay)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    return overlay
+
+
+def _check_addresses(overlay: Overlay) -> None:
+    for name in overlay.addresses:
+        if overlay.cell_of(name) is None:
+            raise UsageError(f"addresses names {name}, which is a broker of no cell")
+
+
+def overlay_of(text: str) -> Overlay:
+    """Return the overlay that ``line:3`` or the name of a file stands for."""
+    if text.endswith(".toml") or "/" in text:
+        return load_overlay(Path(text))
+    return generate(text)
+
+
+def generate(text: str) -> Overlay:
+    """Return the overlay that a few words stand for.
+
+    >>> [cell.neighbours for cell in generate("star:4").topology.cells]
+    [('c2', 'c3', 'c4'), ('c1',), ('c1',), ('c1',)]
+    """
+    found = _WORDS.fullmatch(text)
+    if found is None:
+        raise UsageError(
+            f"{text!r} is no overlay: write line:3, star:5, tree:2x3 or the name of a .toml file"
+        )
+    if found[3]:
+        parents = _tree(int(found[4]), int(found[5]), text)
+    else:
+        count = int(found[2])
+        _check_count(count, text)
+        parents = [0 if found[1] == "star" else child - 1 for child in range(1, count)]
+    return _grown(parents)
+
+
+def single(broker: BrokerId = "b1", cell: CellId = "c1") -> Overlay:
+    """Return an overlay of one broker."""
+    return Overlay(topology=Topology.of({cell: [broker]}, []))
+
+
+def _tree(fan_out: int, depth: int, text: str) -> list[int]:
+    """Return the parent of every cell but the first, level by level."""
+    parents: list[int] = []
+    level: Iterable[int] = [0]
+    if fan_out < 1 or depth < 1:
+        _check_count(0, text)
+    for _ in range(depth - 1):
+        first = len(parents) + 1
+        parents += [parent for parent in level for _ in range(fan_out)]
+        _check_count(len(parents) + 1, text)
+        level = range(first, len(parents) + 1)
+    return parents
+
+
+def _check_count(cells: int, text: str) -> None:
+    if not 1 <= cells <= CELLS_MAX:
+        raise UsageError(f"{text!r} must have 1 to {CELLS_MAX:,} cells")
+
+
+def _grown(parents: list[int]) -> Overlay:
+    """Return the tree in which every cell hangs on its parent."""
+    numbers = range(1, len(parents) + 2)
+    edges = [(f"c{parent + 1}", f"c{child}") for child, parent in enumerate(parents, start=2)]
+    return Overlay(topology=Topology.of({f"c{each}": [f"b{each}"] for each in numbers}, edges))

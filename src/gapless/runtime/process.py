@@ -1,0 +1,164 @@
+"""A broker as a process of its own: signals, exit codes, and the supervisor that may stand behind.
+
+Exit codes: 0 stopped as asked, 1 the broker broke (a bug; its log has the event), 2 the
+configuration or an address cannot be used, 3 the disk failed.
+
+A broker that is *supervised* says on its standard output that it is ready, in one line of JSON,
+and stops when its standard input ends: then nobody is left to supervise it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import resource
+import signal
+import sys
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from gapless.core.errors import GaplessError, StorageError
+from gapless.runtime.config import BrokerConfig, load_config
+from gapless.runtime.logs import LOG, set_up_logs
+from gapless.runtime.node import Node
+
+__all__ = [
+    "EXIT_BROKEN",
+    "EXIT_DISK",
+    "EXIT_STOPPED",
+    "EXIT_WRONG_INPUT",
+    "Ready",
+    "run_broker",
+    "run_loop",
+    "serve",
+]
+
+EXIT_STOPPED: Final = 0
+EXIT_BROKEN: Final = 1
+EXIT_WRONG_INPUT: Final = 2
+EXIT_DISK: Final = 3
+
+GC_THRESHOLDS: Final = (50_000, 50, 100)
+"""Objects that are made before a collection. Frames are made and freed by the thousands, without
+cycles; looking for some every 700 objects costs a tenth of the time."""
+
+T = TypeVar("T")
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """What a supervised broker says when it is ready."""
+
+    broker: str
+    url: str
+    metrics: str | None
+    life: int
+    pid: int
+
+
+def run_broker(path: Path, *, supervised: bool = False, restarts: int = 0) -> int:
+    """Run the broker of a file until it is told to stop; return the exit code.
+
+    UsageError if the file cannot be used.
+    """
+    config = load_config(path, restarts=restarts)
+    set_up_logs(config.log.level, config.log.format)
+    _allow_many_connections()
+    return run_loop(serve(config, supervised=supervised))
+
+
+def run_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run something to its end in an event loop, the fastest that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
+async def serve(config: BrokerConfig, *, supervised: bool = False) -> int:
+    """Run a broker in this loop until a signal, its supervisor's end or a failure."""
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[str] = loop.create_future()
+
+    def stop_because(reason: str) -> None:
+        if not stop.done():
+            stop.set_result(reason)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_because, f"signal {number.name}")
+    watch = await _watch_input(stop_because) if supervised else None
+    node = Node(config.settings, on_failure=lambda error: stop_because(str(error)))
+    try:
+        await node.start()
+        if supervised:
+            _say_ready(node)
+        _settle_memory()
+        reason = await stop
+        await node.stop(reason)
+    except GaplessError as error:
+        LOG.error("broker cannot start: %s", error)
+        return EXIT_DISK if isinstance(error, StorageError) else EXIT_WRONG_INPUT
+    finally:
+        if watch is not None:
+            watch.close()
+    return _exit_code(node.failure)
+
+
+def _exit_code(failure: BaseException | None) -> int:
+    if failure is None:
+        return EXIT_STOPPED
+    return EXIT_DISK if isinstance(failure, StorageError) else EXIT_BROKEN
+
+
+def _say_ready(node: Node) -> None:
+    metrics = node.metrics_address
+    ready = Ready(
+        broker=node.name,
+        url=node.url,
+        metrics=f"http://{metrics}" if metrics else None,
+        life=node.broker.context.identity.life,
+        pid=os.getpid(),
+    )
+    with suppress(BrokenPipeError):  # the supervisor is gone, and the end of input will say so
+        sys.stdout.write(msgspec.json.encode(ready).decode() + "\n")
+        sys.stdout.flush()
+
+
+class _InputEnds(asyncio.Protocol):
+    """Waits for the end of the standard input."""
+
+    def __init__(self, stop_because: Any) -> None:
+        self._stop_because = stop_because
+
+    def eof_received(self) -> None:
+        self._stop_because("the supervisor is gone")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        del error
+        self._stop_because("the supervisor is gone")
+
+
+async def _watch_input(stop_because: Any) -> asyncio.BaseTransport:
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: _InputEnds(stop_because), sys.stdin)
+    return transport
+
+
+def _settle_memory() -> None:
+    """What is there after the start stays: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+def _allow_many_connections() -> None:
+    """Ask for as many files as the system gives a process."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

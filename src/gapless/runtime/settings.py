@@ -1,0 +1,44 @@
+"""Everything that one broker has to be told before it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from gapless.core.errors import UsageError
+from gapless.core.ids import BrokerId, CellId
+from gapless.core.parameters import DEFAULTS, Parameters
+from gapless.runtime.addresses import Address
+from gapless.runtime.overlays import Overlay, single
+
+__all__ = ["Settings"]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker: who it is, where it listens, where it keeps what it must not forget."""
+
+    name: BrokerId = "b1"
+    overlay: Overlay = single()
+    data: Path | None = None
+    """The data directory; without one nothing survives a stop."""
+    listen: Address = Address()
+    advertise: Address | None = None
+    """Where others reach it, if that is not where it listens."""
+    metrics: Address | None = None
+    """Where /metrics and /healthz are, if anywhere."""
+    parameters: Parameters = DEFAULTS
+    restarts: int = 0
+    """How often a supervisor has started it again."""
+
+    def __post_init__(self) -> None:
+        """Refuse a broker that is not in its own overlay."""
+        if self.overlay.cell_of(self.name) is None:
+            raise UsageError(f"the overlay {self.overlay.name} has no broker {self.name}")
+
+    @property
+    def cell(self) -> CellId:
+        """The cell of this broker."""
+        cell = self.overlay.cell_of(self.name)
+        assert cell is not None
+        return cell

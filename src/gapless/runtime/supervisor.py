@@ -1,0 +1,371 @@
+"""An overlay of real processes on this computer: started, watched, restarted, stopped.
+
+A data directory holds all of it::
+
+    overlay.toml            the tree, and where each broker listens
+    b1/broker.toml          what `gapless broker --config` reads
+    b1/broker.log           what it says
+    b1/store/               what it must not forget
+
+A broker that dies is started again with what it has on disk, after a wait that grows while it dies
+at once. No process is left behind: a broker holds a pipe of its supervisor, and stops when that
+ends, however the supervisor ended. It has a session of its own, so that Ctrl-C reaches the
+supervisor alone, which then stops one broker after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+import msgspec
+
+from gapless.core.errors import GaplessError, UsageError
+from gapless.core.ids import BrokerId, CellId
+from gapless.runtime.addresses import PORT, Address
+from gapless.runtime.backoff import Backoff
+from gapless.runtime.config import LogConfig
+from gapless.runtime.overlays import Overlay, load_overlay
+from gapless.runtime.process import Ready
+from gapless.runtime.toml import toml_text
+
+__all__ = ["BrokerProcess", "Happening", "Stage", "StartError", "Supervisor", "supervise"]
+
+READY_S: Final = 60.0
+"""How long a broker may take to be ready: it may have a long log to look through."""
+
+STOP_S: Final = 15.0
+"""How long a broker may take to stop before it is killed; longer than its own ``stop_ms``."""
+
+STEADY_S: Final = 10.0
+"""A broker that lived so long did not die at once."""
+
+_LOG_SHOWN: Final = 2_000
+"""So many characters of a log are shown when a broker cannot start."""
+
+
+class StartError(GaplessError):
+    """A broker of the overlay cannot start; its log says why."""
+
+
+class Stage(Enum):
+    """Where a broker's process stands."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DIED = "died"
+    FAILED = "failed"
+    """It died and is not started again."""
+    STOPPED = "stopped"
+
+
+class Happening(NamedTuple):
+    """Something that happened to a broker, for who watches."""
+
+    broker: BrokerId
+    stage: Stage
+    detail: str
+
+
+class BrokerProcess:
+    """A broker of the overlay, and its present process."""
+
+    def __init__(self, name: BrokerId, cell: CellId, address: Address, directory: Path) -> None:
+        self.name = name
+        self.cell = cell
+        self.address = address
+        self.directory = directory
+        self.stage = Stage.STOPPED
+        self.pid: int | None = None
+        self.metrics_url: str | None = None
+        self.restarts = 0
+        self.was_ready = False
+        """Whether it ever was; one that never was will not be after a restart either."""
+        self.process: asyncio.subprocess.Process | None = None
+        self.settled = asyncio.Event()
+        """Set while it is ready, or when it will not become so."""
+
+    @property
+    def url(self) -> str:
+        """What clients connect to."""
+        return self.address.url
+
+    @property
+    def log_path(self) -> Path:
+        """What it says."""
+        return self.directory / "broker.log"
+
+    @property
+    def config_path(self) -> Path:
+        """What it is told."""
+        return self.directory / "broker.toml"
+
+    def log_tail(self) -> str:
+        """Return the last words of its log."""
+        with contextlib.suppress(OSError):
+            return self.log_path.read_text(errors="replace")[-_LOG_SHOWN:].strip()
+        return ""
+
+
+def _ignore(happening: Happening) -> None:
+    del happening
+
+
+class Supervisor:
+    """Starts the brokers of an overlay, keeps them running, stops them."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        data: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = PORT,
+        metrics: bool = True,
+        parameters: Mapping[str, bool | int] | None = None,
+        log: LogConfig | None = None,
+        restart: bool = True,
+        on_event: Callable[[Happening], None] = _ignore,
+    ) -> None:
+        """``port`` is that of the first broker, the others follow; 0 takes any that are free."""
+        self.data = data.absolute()
+        self._metrics = metrics
+        self._parameters = dict(parameters or {})
+        self._log = log or LogConfig()
+        self._restart = restart
+        self._on_event = on_event
+        self._stopping = False
+        self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
+        self.overlay = _placed(overlay, host, port)
+        self.brokers = [
+            BrokerProcess(name, cell, self.overlay.addresses[name], self.data / name)
+            for name, cell in self.overlay.brokers
+        ]
+
+    def __getitem__(self, name: BrokerId) -> BrokerProcess:
+        """Return a broker by its name."""
+        return next(each for each in self.brokers if each.name == name)
+
+    @property
+    def urls(self) -> list[str]:
+        """What clients may connect to."""
+        return [broker.url for broker in self.brokers]
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    # --- starting and stopping -------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start all brokers; when this returns, all are ready."""
+        self._write_files()
+        for broker in self.brokers:
+            name = f"supervise {broker.name}"
+            self._tasks[broker.name] = asyncio.create_task(self._keep(broker), name=name)
+        for broker in self.brokers:
+            await broker.settled.wait()
+            if broker.stage is Stage.FAILED:
+                await self.stop()
+                raise StartError(f"the broker {broker.name} cannot start:\n{broker.log_tail()}")
+
+    async def stop(self) -> None:
+        """Stop all brokers, the last one first; what does not stop in time is killed."""
+        self._stopping = True
+        for broker in reversed(self.brokers):
+            task = self._tasks.pop(broker.name, None)
+            if task is None:
+                continue
+            process = broker.process
+            if process is None:
+                task.cancel()
+            else:
+                await _end(process)
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            if broker.stage is not Stage.FAILED:
+                self._tell(broker, Stage.STOPPED, "")
+
+    def kill(self, name: BrokerId) -> None:
+        """Kill a broker's process at once, to see what then happens."""
+        process = self[name].process
+        if process is not None:
+            process.kill()
+
+    # --- one broker ------------------------------------------------------------------------------
+
+    async def _keep(self, broker: BrokerProcess) -> None:
+        """Run a broker again and again, until all is stopped or it cannot start at all."""
+        backoff = Backoff(0.1, 10.0)
+        while True:
+            began = time.monotonic()
+            code = await self._run(broker)
+            if self._stopping:
+                return
+            if not (self._restart and broker.was_ready):
+                self._tell(broker, Stage.FAILED, _fate(code))
+                broker.settled.set()
+                return
+            if time.monotonic() - began > STEADY_S:
+                backoff.reset()
+            wait_s = backoff.next_s()
+            self._tell(broker, Stage.DIED, f"{_fate(code)}; starts again in {wait_s:.1f} s")
+            await asyncio.sleep(wait_s)
+            broker.restarts += 1
+
+    async def _run(self, broker: BrokerProcess) -> int:
+        """Run a process of a broker to its end; return its exit code."""
+        self._tell(broker, Stage.STARTING, "")
+        with broker.log_path.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "gapless.runtime", str(broker.config_path)),
+                *("--supervised", "--restarts", str(broker.restarts)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        broker.process, broker.pid = process, process.pid
+        try:
+            await self._await_ready(broker, process)
+            return await process.wait()
+        finally:
+            broker.settled.clear()
+            broker.process = broker.pid = None
+            if process.stdin is not None:
+                process.stdin.close()
+
+    async def _await_ready(
+        self, broker: BrokerProcess, process: asyncio.subprocess.Process
+    ) -> None:
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(READY_S):
+                line = await process.stdout.readline()
+        except TimeoutError:
+            process.kill()
+            return
+        if line:
+            ready = msgspec.json.decode(line, type=Ready)
+            broker.metrics_url = ready.metrics
+            broker.was_ready = True
+            self._tell(broker, Stage.READY, ready.url)
+            broker.settled.set()
+
+    def _tell(self, broker: BrokerProcess, stage: Stage, detail: str) -> None:
+        broker.stage = stage
+        self._on_event(Happening(broker.name, stage, detail))
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def _write_files(self) -> None:
+        path = self.data / "overlay.toml"
+        if path.exists() and load_overlay(path).topology != self.overlay.topology:
+            raise UsageError(
+                f"{self.data} holds another overlay: choose another data directory, "
+                "or start the one that is there with its own overlay.toml"
+            )
+        self.data.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.overlay.to_toml())
+        for broker in self.brokers:
+            broker.directory.mkdir(exist_ok=True)
+            broker.config_path.write_text(self._config(broker))
+
+    def _config(self, broker: BrokerProcess) -> str:
+        values: dict[str, object] = {
+            "name": broker.name,
+            "cell": broker.cell,
+            "overlay": "../overlay.toml",
+            "data": "store",
+            "listen": str(broker.address),
+        }
+        if self._metrics:
+            values["metrics"] = str(Address("127.0.0.1", 0))
+        values["log"] = {"level": self._log.level, "format": self._log.format.value}
+        values["parameters"] = self._parameters
+        return toml_text(values)
+
+
+def _placed(overlay: Overlay, host: str, port: int) -> Overlay:
+    """Give an address to every broker that has none."""
+    names = [name for name, _ in overlay.brokers]
+    ports = [port + place for place in range(len(names))] if port else _free_ports(len(names))
+    if ports[-1] > 65_535:
+        raise UsageError(f"{len(names)} brokers do not fit above port {port}; take a lower one")
+    given = {name: Address(host, each) for name, each in zip(names, ports, strict=True)}
+    return msgspec.structs.replace(overlay, addresses={**given, **overlay.addresses})
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return ports that nobody uses now."""
+    with contextlib.ExitStack() as stack:
+        found = []
+        for _ in range(count):
+            taken = stack.enter_context(socket.socket())
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(("127.0.0.1", 0))
+            found.append(taken.getsockname()[1])
+        return found
+
+
+def _fate(code: int) -> str:
+    """Say how a process ended."""
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"killed by {signal.Signals(-code).name}"
+    return f"killed by signal {-code}"
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(STOP_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+async def supervise(
+    supervisor: Supervisor, *, ready: Callable[[Supervisor], None] | None = None
+) -> None:
+    """Run an overlay until SIGINT or SIGTERM, then stop it in order."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    starting = asyncio.create_task(supervisor.start())
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            if ready is not None:
+                ready(supervisor)
+            await stopping
+    finally:
+        stopping.cancel()
+        starting.cancel()
+        await asyncio.gather(starting, stopping, return_exceptions=True)
+        await supervisor.stop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,40 @@
+"""Rare branches that no run of the simulator can take, each with the reason.
+
+A branch that nobody took is either one that the generator should reach and does not, or one that
+needs what the simulated overlay does not have. The second kind is listed here, so that the first
+stands out. Who makes one of these possible takes it off the list.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["OUT_OF_REACH"]
+
+_BYPASS = "needs a second candidate for a feed: redundant cells, or bypass and relay (R7)"
+_TREE = "in a tree that does not change every way leads nearer: needs reshaping (R13)"
+_SHAPE = "needs a tree that changes under load (R13)"
+_LIES = "needs a peer that breaks the protocol; nobody lies here"
+_MANY = "needs more at once than a run has"
+
+OUT_OF_REACH: Final[dict[str, str]] = {
+    "announcement went in a circle": _TREE,
+    "another protocol": "all brokers are of one version",
+    "answer to another question": _LIES,
+    "feed moved": _BYPASS,
+    "message of no room": _LIES,
+    "packet from a stranger": "links are only between brokers that know each other",
+    "partition forgotten": f"{_MANY}: 256 partitions",
+    "piece of an older scope": _SHAPE,
+    "pubend lies behind no edge": _SHAPE,
+    "read turned away": f"{_MANY}: 1,024 reads of one pubend",
+    "read with a bad filter": "clients' filters are read at the door, and brokers send what they read",
+    "receiver knows another shape": _SHAPE,
+    "reply astray": _LIES,
+    "report with an unknown set": "a report and the meaning of its set travel in one packet",
+    "request in a circle": _TREE,
+    "scope raised": _SHAPE,
+    "table wanted that is not here": _TREE,
+    "too many batches wait for a look-up": f"{_MANY}: 1,024 batches of one publisher",
+}
+"""By mark why it waits; tests of the rooms own them."""

@@ -1,0 +1,171 @@
+"""Rows, marks and records as they stand in the tables, with their checksums.
+
+A checksum covers every other column of its row, so a row that was changed, or moved under another
+key, is found. Which pubend a row belongs to is written as ``name#incarnation``, always with the
+number, so that no name can be taken for another.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gapless.core.errors import DamagedError
+from gapless.core.ids import PubendId
+from gapless.messages.records import LogRow, Record
+
+__all__ = [
+    "NOTHING",
+    "Mark",
+    "StoredRow",
+    "decode_key",
+    "decode_record",
+    "decode_row",
+    "encode_key",
+    "encode_record",
+    "encode_row",
+    "is_sound",
+    "label_of",
+    "pubend_of",
+    "record_checksum",
+]
+
+NOTHING = -1
+"""Where a log ends that had no row, and up to where one is trimmed that never was."""
+
+_SLICE = 4_096
+"""Bytes that are summed at once. ``crc32`` gives up the interpreter above 5 KiB, and to get it
+back from a busy event loop can take longer than a thousand sums."""
+
+_encoder = msgspec.msgpack.Encoder()
+_record_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
+_row_decoder = msgspec.msgpack.Decoder(LogRow)
+_key_encoder = msgspec.json.Encoder()
+_key_decoder = msgspec.json.Decoder(tuple[str, ...])
+_UNDECODABLE = (msgspec.MsgspecError, ValueError, TypeError)
+"""What decoding raises; a text that is not UTF-8 is a ValueError."""
+
+_pack_row = struct.Struct("<qqqq").pack
+_pack_mark = struct.Struct("<qq").pack
+
+
+class StoredRow(NamedTuple):
+    """A row of the table ``log``, without its checksum."""
+
+    label: str
+    first: int
+    last: int
+    previous: int
+    events: int
+    frame: bytes
+
+    @property
+    def checksum(self) -> int:
+        """The sum over all columns."""
+        numbers = _pack_row(self.first, self.last, self.previous, self.events)
+        return _sum(self.frame, _sum(self.label.encode() + numbers))
+
+
+class Mark(NamedTuple):
+    """A row of the table ``logs``, without its checksum: how far a log goes."""
+
+    label: str
+    trimmed: int
+    last: int
+
+    @property
+    def checksum(self) -> int:
+        """The sum over all columns."""
+        return _sum(self.label.encode() + _pack_mark(self.trimmed, self.last))
+
+
+def is_sound(stored: StoredRow | Mark, checksum: object) -> bool:
+    """Whether what was read has the checksum that was written with it."""
+    try:
+        return stored.checksum == checksum
+    except (AttributeError, TypeError, struct.error):
+        return False  # a damaged page can give a column another type
+
+
+def label_of(pubend: PubendId) -> str:
+    """Return how a pubend is named in the tables."""
+    return f"{pubend.name}#{pubend.incarnation}"
+
+
+def pubend_of(label: str) -> PubendId:
+    """Return the pubend that a label names.
+
+    >>> pubend_of(label_of(PubendId("trades#7", 2)))
+    PubendId(name='trades#7', incarnation=2)
+    """
+    name, _, incarnation = label.rpartition("#")
+    try:
+        return PubendId(name, int(incarnation))
+    except ValueError:
+        raise DamagedError(f"{label!r} does not name a pubend") from None
+
+
+def encode_row(row: LogRow) -> bytes:
+    """Return the frame of a log row."""
+    return _encoder.encode(row)
+
+
+def decode_row(stored: StoredRow, checksum: object) -> LogRow:
+    """Return the log row that a stored one holds; DamagedError says what is wrong with it."""
+    if not is_sound(stored, checksum):
+        raise DamagedError(f"its content does not fit its checksum {_shown(checksum)}")
+    try:
+        return _row_decoder.decode(stored.frame)
+    except _UNDECODABLE as error:
+        raise DamagedError(f"it cannot be decoded: {error}") from error
+
+
+def encode_key(key: tuple[str, ...]) -> str:
+    """Return a record's key as it stands in the table: readable by people.
+
+    >>> encode_key(("pubend", "trades"))
+    '["pubend","trades"]'
+    """
+    return _key_encoder.encode(key).decode()
+
+
+def decode_key(text: object) -> tuple[str, ...] | None:
+    """Return the key that a text names, or None."""
+    try:
+        return _key_decoder.decode(text) if isinstance(text, str) else None
+    except _UNDECODABLE:
+        return None
+
+
+def encode_record(record: Record) -> bytes:
+    """Return a record's body."""
+    return _encoder.encode(record)
+
+
+def decode_record(body: Any) -> Record | None:
+    """Return the record that a body holds, or None."""
+    try:
+        return _record_decoder.decode(body)
+    except _UNDECODABLE:
+        return None
+
+
+def record_checksum(key: str, body: bytes) -> int:
+    """Return the sum over a record's key and body."""
+    return _sum(body, _sum(key.encode()))
+
+
+def _sum(content: bytes, start: int = 0) -> int:
+    if len(content) <= _SLICE:
+        return zlib.crc32(content, start)
+    view = memoryview(content)
+    for low in range(0, len(content), _SLICE):
+        start = zlib.crc32(view[low : low + _SLICE], start)
+    return start
+
+
+def _shown(checksum: object) -> str:
+    return f"{checksum:08x}" if isinstance(checksum, int) else repr(checksum)

@@ -1,0 +1,152 @@
+"""What is left of many writes when they become durable together.
+
+Nobody can see a moment inside a transaction, so only its outcome counts: of records with one key
+the last, of trims of one log the highest, and no row that a later trim of the same group takes
+away. That is exact as long as trims come before rows, because a trim concerns only what was
+appended before it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from gapless.core.ids import PubendId
+from gapless.messages.records import Erase, Record, Store, Trim
+from gapless.storage.codec import (
+    NOTHING,
+    Mark,
+    StoredRow,
+    encode_key,
+    encode_record,
+    label_of,
+    record_checksum,
+)
+
+__all__ = ["Group", "QueuedRow", "QueuedWrite"]
+
+_ROWS_AT_ONCE = 32
+"""Rows of one statement. A statement gives up the interpreter some times, however many rows."""
+
+
+class QueuedRow(NamedTuple):
+    """A row to append."""
+
+    pubend: PubendId
+    stored: StoredRow
+
+
+QueuedChange: TypeAlias = Store | Erase | Trim | QueuedRow
+
+
+class QueuedWrite(NamedTuple):
+    """A write as it waits for the writer."""
+
+    ticket: int
+    changes: tuple[QueuedChange, ...]
+    size: int
+
+
+class Group:
+    """The writes of one transaction."""
+
+    def __init__(self, marks: dict[PubendId, Mark]) -> None:
+        self._marks = marks
+        self._records: dict[tuple[str, ...], Record | None] = {}
+        self._rows: list[QueuedRow] = []
+        self.marks: dict[PubendId, Mark] = {}
+        """How far logs go with this group, those that it changes."""
+        self.trimmed: set[PubendId] = set()
+        """The logs that it trims."""
+
+    def add(self, write: QueuedWrite) -> None:
+        """Take a write, after those that were taken before."""
+        for change in write.changes:
+            match change:
+                case QueuedRow():
+                    self._append(change)
+                case Store():
+                    self._records[change.record.key] = change.record
+                case Erase():
+                    self._records[change.key] = None
+                case Trim():
+                    self._trim(change)
+
+    def apply(self, connection: sqlite3.Connection) -> None:
+        """Make the changes, inside a transaction of the caller."""
+        erased = [(encode_key(key),) for key, record in self._records.items() if record is None]
+        if erased:
+            connection.executemany("DELETE FROM records WHERE key=?", erased)
+        _put(connection, _STORE, [_stored(record) for record in self._records.values() if record])
+        _put(connection, _MARK, [(*mark, mark.checksum) for mark in self.marks.values()])
+        _put(connection, _APPEND, [(*row.stored, row.stored.checksum) for row in self._rows])
+
+    def _append(self, row: QueuedRow) -> None:
+        mark = self._mark(row.pubend)
+        self.marks[row.pubend] = mark._replace(last=row.stored.last)
+        self._rows.append(row)
+
+    def _trim(self, trim: Trim) -> None:
+        mark = self._mark(trim.pubend)
+        if trim.up_to <= mark.trimmed:
+            return
+        self.marks[trim.pubend] = mark._replace(trimmed=trim.up_to)
+        self.trimmed.add(trim.pubend)
+        if self._rows:
+            self._rows = [
+                row
+                for row in self._rows
+                if row.pubend != trim.pubend or row.stored.last > trim.up_to
+            ]
+
+    def _mark(self, pubend: PubendId) -> Mark:
+        mark = self.marks.get(pubend) or self._marks.get(pubend)
+        return mark or Mark(label_of(pubend), NOTHING, NOTHING)
+
+
+class _Statement(NamedTuple):
+    """An INSERT of any number of rows."""
+
+    into: str
+    columns: int
+    conflict: str
+
+    def text(self, rows: int) -> str:
+        row = f"({','.join('?' * self.columns)})"
+        rows_text = ",".join([row] * rows)
+        return f"INSERT INTO {self.into} VALUES {rows_text} {self.conflict}"  # noqa: S608  all ours
+
+
+_STORE = _Statement(
+    "records(key, body, checksum)",
+    3,
+    "ON CONFLICT(key) DO UPDATE SET body=excluded.body, checksum=excluded.checksum",
+)
+_MARK = _Statement(
+    "logs(pubend, trimmed, last, checksum)",
+    4,
+    "ON CONFLICT(pubend) DO UPDATE SET"
+    " trimmed=excluded.trimmed, last=excluded.last, checksum=excluded.checksum",
+)
+_APPEND = _Statement("log(pubend, first, last, previous, events, frame, checksum)", 7, "")
+"""Without ON CONFLICT: a row never replaces another (I1)."""
+
+
+def _put(
+    connection: sqlite3.Connection, statement: _Statement, rows: Sequence[tuple[Any, ...]]
+) -> None:
+    """Insert rows by few statements, of sizes that are powers of two so that they are known again."""
+    place = 0
+    count = _ROWS_AT_ONCE
+    while place < len(rows):
+        while count > len(rows) - place:
+            count //= 2
+        values = [value for row in rows[place : place + count] for value in row]
+        connection.execute(statement.text(count), values)
+        place += count
+
+
+def _stored(record: Record) -> tuple[str, bytes, int]:
+    key, body = encode_key(record.key), encode_record(record)
+    return key, body, record_checksum(key, body)

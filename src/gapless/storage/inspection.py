@@ -1,0 +1,224 @@
+"""Looking at a data directory from outside: list, check and export its logs.
+
+All of it only reads, and works while a broker uses the directory. A log is read in pieces, each
+from one moment, because one long look would keep the broker's WAL from ending.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from gapless.core.errors import DamagedError
+from gapless.core.ids import PubendId
+from gapless.core.limits import INT_MAX
+from gapless.messages.records import LogRow
+from gapless.storage.codec import NOTHING, Mark, StoredRow, decode_row, label_of
+from gapless.storage.loading import DamagedRecord, load_marks, walk_records
+from gapless.storage.reading import read_log, read_mark
+from gapless.storage.schema import open_read_only, snapshot
+
+__all__ = ["LogReport", "LogSummary", "Progress", "Report", "export", "list_logs", "verify"]
+
+Progress: TypeAlias = Callable[[PubendId, int, int], None]
+"""Who is told how far a check has come: in which log, and how many rows of how many."""
+
+_PIECE_BYTES = 4 * 1024 * 1024
+
+
+class LogSummary(msgspec.Struct, frozen=True):
+    """What a log holds, as its rows say; nothing is checked."""
+
+    pubend: PubendId
+    first: int | None
+    """The first tick of the first row, None if there is no row."""
+    last: int | None
+    rows: int
+    events: int
+    frame_bytes: int
+    trimmed: int | None
+    """Up to where rows were taken away, None if none were."""
+
+
+class LogReport(msgspec.Struct, frozen=True):
+    """What a check of a log found."""
+
+    pubend: PubendId
+    rows: int
+    """Sound rows."""
+    events: int
+    frame_bytes: int
+    damages: tuple[str, ...]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a check of a data directory found."""
+
+    logs: tuple[LogReport, ...]
+    records: dict[str, int]
+    """How many sound records there are of each kind."""
+    record_damages: tuple[str, ...]
+    structure_damages: tuple[str, ...]
+    """What SQLite says of its own file; only looked at if asked for."""
+
+    @property
+    def damages(self) -> tuple[str, ...]:
+        """Everything that is wrong, a sentence each."""
+        in_logs = tuple(damage for log in self.logs for damage in log.damages)
+        return self.structure_damages + self.record_damages + in_logs
+
+
+def list_logs(directory: Path) -> list[LogSummary]:
+    """Return what each log holds, by the names of their pubends."""
+    with open_read_only(directory) as connection:
+        return [_summary(connection, pubend) for pubend in _pubends(connection)]
+
+
+def verify(directory: Path, *, progress: Progress | None = None, structure: bool = False) -> Report:
+    """Read and check every record and every row.
+
+    ``structure`` has SQLite check its own file too. That takes a while in one go, during which the
+    WAL of a running broker grows.
+    """
+    with open_read_only(directory) as connection:
+        records, record_damages = _check_records(connection)
+        logs = [_check_log(connection, pubend, progress) for pubend in _pubends(connection)]
+        found = _check_structure(connection) if structure else ()
+    return Report(tuple(logs), records, record_damages, found)
+
+
+def export(
+    directory: Path, pubend: PubendId, low: int = 0, high: int = INT_MAX
+) -> Iterator[LogRow]:
+    """Yield the rows of a log that touch a range, lowest first.
+
+    DamagedError at the first row that is damaged or missing; rows before it have been yielded.
+    """
+    with open_read_only(directory) as connection:
+        while True:
+            found = read_log(connection, pubend, low, high, _PIECE_BYTES)
+            yield from found.rows
+            if found.damaged is not None:
+                raise DamagedError(found.damaged)
+            if found.complete:
+                return
+            low = found.rows[-1].last + 1
+
+
+def _pubends(connection: sqlite3.Connection) -> list[PubendId]:
+    """Return all pubends that have a log, or had one."""
+    marks = load_marks(connection)
+    return sorted({*marks.sound, *marks.damaged})
+
+
+def _summary(connection: sqlite3.Connection, pubend: PubendId) -> LogSummary:
+    label = label_of(pubend)
+    with snapshot(connection):
+        try:
+            mark = read_mark(connection, label)
+        except DamagedError:
+            mark = None
+        trimmed = mark.trimmed if mark else NOTHING
+        first, last, rows, events, size = connection.execute(
+            "SELECT min(first), max(last), count(*), total(events), total(length(frame))"
+            " FROM log WHERE pubend=? AND last>?",
+            (label, trimmed),
+        ).fetchone()
+    shown = None if trimmed == NOTHING else trimmed
+    return LogSummary(pubend, first, last, rows, int(events), int(size), shown)
+
+
+def _check_records(connection: sqlite3.Connection) -> tuple[dict[str, int], tuple[str, ...]]:
+    kinds: Counter[str] = Counter()
+    damages: list[str] = []
+    with snapshot(connection):
+        for found in walk_records(connection):
+            if isinstance(found, DamagedRecord):
+                damages.append(found.problem)
+            else:
+                kinds[found.key[0]] += 1
+    return dict(sorted(kinds.items())), tuple(damages)
+
+
+def _check_structure(connection: sqlite3.Connection) -> tuple[str, ...]:
+    found = connection.execute("PRAGMA quick_check").fetchall()
+    return tuple(problem for (problem,) in found if problem != "ok")
+
+
+def _check_log(
+    connection: sqlite3.Connection, pubend: PubendId, progress: Progress | None
+) -> LogReport:
+    label = label_of(pubend)
+    (rows,) = connection.execute("SELECT count(*) FROM log WHERE pubend=?", (label,)).fetchone()
+    check = _LogCheck(pubend)
+    try:
+        while check.read_piece(connection):
+            if progress:
+                progress(pubend, check.looked, max(rows, check.looked))
+    except sqlite3.Error as error:
+        check.damages.append(f"{pubend}: the rest of its log cannot be read: {error}")
+    return LogReport(pubend, check.rows, check.events, check.frame_bytes, tuple(check.damages))
+
+
+class _LogCheck:
+    """Goes over a log row by row, also past damage."""
+
+    def __init__(self, pubend: PubendId) -> None:
+        self._pubend = pubend
+        self._label = label_of(pubend)
+        self._first = NOTHING
+        """The first tick of the row that was looked at last."""
+        self._end = NOTHING
+        """Where it ended."""
+        self.looked = self.rows = self.events = self.frame_bytes = 0
+        self.damages: list[str] = []
+
+    def read_piece(self, connection: sqlite3.Connection) -> bool:
+        """Check some rows, from one moment; return whether there may be more."""
+        size = 0
+        with snapshot(connection):
+            mark = self._read_mark(connection)
+            for *columns, checksum in connection.execute(
+                "SELECT first, last, previous, events, frame, checksum FROM log"
+                " WHERE pubend=? AND first>? AND last>? ORDER BY first",
+                (self._label, self._first, mark.trimmed if mark else NOTHING),
+            ):
+                stored = StoredRow(self._label, *columns)
+                self._take(stored, checksum, mark)
+                size += len(stored.frame)
+                if size >= _PIECE_BYTES:
+                    return True
+            if mark and mark.last > max(self._end, mark.trimmed):
+                self._found(f"rows are missing: it ends at {self._end}, not at {mark.last}")
+        return False
+
+    def _read_mark(self, connection: sqlite3.Connection) -> Mark | None:
+        try:
+            return read_mark(connection, self._label)
+        except DamagedError as error:
+            if not self.looked:
+                self._found(str(error))
+            return None
+
+    def _take(self, stored: StoredRow, checksum: object, mark: Mark | None) -> None:
+        self.looked += 1
+        name = f"row {stored.first} to {stored.last}"
+        if mark and stored.previous != self._end and stored.previous > mark.trimmed:
+            self._found(f"rows are missing: the one before {name} ended at {stored.previous}")
+        self._first, self._end = stored.first, stored.last
+        try:
+            decode_row(stored, checksum)
+        except DamagedError as error:
+            self._found(f"{name} is damaged: {error}")
+        else:
+            self.rows += 1
+            self.events += stored.events
+            self.frame_bytes += len(stored.frame)
+
+    def _found(self, problem: str) -> None:
+        self.damages.append(f"{self._pubend}: {problem}")

@@ -1,0 +1,227 @@
+"""Reading all records and marks when a broker starts, and refusing only what is damaged.
+
+A damaged record belongs to whom its key names and to whom its body names, if they can be read; as
+either may be what was damaged, both are refused. If neither can be read, nobody knows what is
+missing, and the broker is refused.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from gapless.core.errors import DamagedError
+from gapless.core.ids import PubendId
+from gapless.messages.records import Record
+from gapless.storage.codec import (
+    NOTHING,
+    Mark,
+    decode_key,
+    decode_record,
+    is_sound,
+    pubend_of,
+    record_checksum,
+)
+from gapless.storage.schema import snapshot
+
+__all__ = [
+    "DamagedRecord",
+    "Loaded",
+    "Marks",
+    "Owner",
+    "load_marks",
+    "load_records",
+    "walk_labels",
+    "walk_records",
+]
+
+_OF_PUBENDS = frozenset({"pubend", "regime", "member", "hold", "publisher", "join"})
+"""Kinds of records whose key names a pubend next."""
+
+_NEXT_LABEL = (
+    "SELECT CAST(pubend AS BLOB) FROM log WHERE pubend > CAST(? AS TEXT) ORDER BY pubend LIMIT 1"
+)
+_LAST_ROW = "SELECT last FROM log WHERE pubend=? ORDER BY first DESC LIMIT 1"
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What a broker starts from."""
+
+    records: list[Record]
+    """The sound records, in the order of their keys, without those of damaged pubends."""
+    damaged: dict[PubendId, str]
+    """Pubends that must not be served, and why. Their records and logs are left as they are."""
+    subscriptions: dict[str, str]
+    """Durable subscriptions that must not be served, and why."""
+
+
+class Marks(NamedTuple):
+    """How far each log goes, and what is wrong with those that are damaged."""
+
+    sound: dict[PubendId, Mark]
+    damaged: dict[PubendId, str]
+
+
+class Owner(NamedTuple):
+    """Whom a record belongs to: ``pubend`` or ``subscription`` with its name, or ``broker``."""
+
+    kind: str
+    name: str
+
+
+class DamagedRecord(NamedTuple):
+    """A record whose content does not fit its checksum, and whom it may belong to."""
+
+    problem: str
+    owners: frozenset[Owner]
+
+
+class SoundRecord(NamedTuple):
+    """A record whose content fits its checksum."""
+
+    key: tuple[str, ...]
+    record: Record
+
+
+def load_records(connection: sqlite3.Connection, damaged_logs: dict[PubendId, str]) -> Loaded:
+    """Return all sound records, and who is refused."""
+    sound: list[SoundRecord] = []
+    broken: list[DamagedRecord] = []
+    with snapshot(connection):
+        check_structure(connection, "records")
+        for found in walk_records(connection):
+            if isinstance(found, SoundRecord):
+                sound.append(found)
+            else:
+                broken.append(found)
+    sound.sort(key=lambda found: found.key)
+    names = {str(pubend): pubend for pubend in damaged_logs}
+    names |= {str(pubend): pubend for each in sound if (pubend := _pubend_in(each.record))}
+    damaged, subscriptions = _refused(broken, names)
+    damaged |= damaged_logs
+    refused = {Owner("pubend", str(pubend)) for pubend in damaged}
+    records = [each.record for each in sound if _owner_of(each.key) not in refused]
+    return Loaded(records, damaged, subscriptions)
+
+
+def walk_records(connection: sqlite3.Connection) -> Iterator[SoundRecord | DamagedRecord]:
+    """Yield every record, sound or not. The caller holds a snapshot."""
+    # the key as bytes, because a text that cannot be decoded would end the whole query
+    for key, body, checksum in connection.execute(
+        "SELECT CAST(key AS BLOB), body, checksum FROM records"
+    ):
+        yield _examined(_text(key), body, checksum)
+
+
+def load_marks(connection: sqlite3.Connection) -> Marks:
+    """Return how far each log goes, and the logs that do not go as far as they should."""
+    marks = Marks({}, {})
+    with snapshot(connection):
+        check_structure(connection, "logs")
+        for label, trimmed, last, checksum in connection.execute(
+            "SELECT CAST(pubend AS BLOB), trimmed, last, checksum FROM logs"
+        ).fetchall():
+            _take_mark(connection, marks, Mark(_text(label), trimmed, last), checksum)
+        for label in walk_labels(connection):
+            if (pubend := _pubend_labelled(label)) and pubend not in marks.sound:
+                marks.damaged.setdefault(pubend, f"{pubend}: the mark of its log is missing")
+    return marks
+
+
+def check_structure(connection: sqlite3.Connection, table: str) -> None:
+    """Have SQLite check the pages of a table: a row that a damaged page hides has no checksum."""
+    found = connection.execute(f"PRAGMA quick_check({table})").fetchall()
+    if found != [("ok",)]:
+        raise DamagedError(f"the table {table} is damaged: {found[0][0]}")
+
+
+def walk_labels(connection: sqlite3.Connection) -> Iterator[str]:
+    """Yield the labels of all pubends that have rows, by looking up one after the other."""
+    label = b""
+    while found := connection.execute(_NEXT_LABEL, (label,)).fetchone():
+        if found[0] <= label:
+            raise DamagedError("the index of the logs is not in order")  # and this would never end
+        label = found[0]
+        yield _text(label)
+
+
+def _take_mark(connection: sqlite3.Connection, marks: Marks, mark: Mark, checksum: object) -> None:
+    pubend = _pubend_labelled(mark.label)
+    if pubend is None:
+        return
+    if not is_sound(mark, checksum):
+        marks.damaged[pubend] = f"{pubend}: the mark of its log is damaged"
+        return
+    marks.sound[pubend] = mark
+    found = connection.execute(_LAST_ROW, (mark.label,)).fetchone()
+    end = found[0] if found else NOTHING
+    if end > mark.last or max(end, mark.trimmed) < mark.last:
+        marks.damaged[pubend] = (
+            f"{pubend}: rows are missing or too many: its log ends at {end}, "
+            f"but the last row that was written ended at {mark.last}"
+        )
+
+
+def _examined(key_text: str, body: object, checksum: object) -> SoundRecord | DamagedRecord:
+    key, record = decode_key(key_text), decode_record(body)
+    fits = isinstance(body, bytes) and record_checksum(key_text, body) == checksum
+    if fits and key and record:
+        return SoundRecord(key, record)
+    owners = {_owner_of(record.key)} if record else set()
+    if key and (not record or _owner_of(key).kind != "broker"):
+        owners.add(_owner_of(key))  # a kind that nobody knows is not the broker's if the body fits
+    why = "it cannot be decoded" if fits else "its content does not fit its checksum"
+    return DamagedRecord(f"the record {key_text} is damaged: {why}", frozenset(owners))
+
+
+def _refused(
+    broken: Iterable[DamagedRecord], names: dict[str, PubendId]
+) -> tuple[dict[PubendId, str], dict[str, str]]:
+    """Return the pubends and the subscriptions that damaged records belong to."""
+    pubends: dict[PubendId, str] = {}
+    subscriptions: dict[str, str] = {}
+    for each in broken:
+        if not each.owners or any(owner.kind == "broker" for owner in each.owners):
+            raise DamagedError(f"{each.problem}; without it the broker must not start")
+        for kind, name in each.owners:
+            if kind == "pubend":
+                pubends[names.get(name) or _pubend_named(name)] = f"{name}: {each.problem}"
+            else:
+                subscriptions[name] = f"subscription {name}: {each.problem}"
+    return pubends, subscriptions
+
+
+def _owner_of(key: tuple[str, ...]) -> Owner:
+    match key:
+        case ("subscription", name):
+            return Owner("subscription", name)
+        case (kind, name, *_) if kind in _OF_PUBENDS:
+            return Owner("pubend", name)
+    return Owner("broker", "")
+
+
+def _pubend_in(record: Record) -> PubendId | None:
+    return getattr(record, "pubend", None)
+
+
+def _pubend_labelled(label: str) -> PubendId | None:
+    """Return the pubend that a label names, or None if it is damaged: then whose it was is missed."""
+    try:
+        return pubend_of(label)
+    except DamagedError:
+        return None
+
+
+def _pubend_named(text: str) -> PubendId:
+    """Return the pubend that is printed so, if nothing tells it better."""
+    name, mark, incarnation = text.rpartition("#")
+    if mark and incarnation.isascii() and incarnation.isdecimal() and int(incarnation) > 1:
+        return PubendId(name, int(incarnation))
+    return PubendId(text)
+
+
+def _text(stored: object) -> str:
+    return stored.decode(errors="backslashreplace") if isinstance(stored, bytes) else repr(stored)

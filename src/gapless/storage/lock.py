@@ -1,0 +1,39 @@
+"""A lock on a data directory: it ends with the process that holds it, however that ends."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from gapless.core.errors import InUseError, StorageError
+
+__all__ = ["DirectoryLock"]
+
+_NAME = "broker.lock"
+
+
+class DirectoryLock:
+    """The right to use a data directory, until it is released."""
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / _NAME
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StorageError(f"{path} cannot be opened: {error.strerror}") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
+            os.close(self._descriptor)
+            raise InUseError(str(directory), holder) from None
+        # Who has it is for people; the lock itself is what counts, so a full disk does not matter.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let others have the directory. The file stays: to delete it would let two in."""
+        os.close(self._descriptor)

@@ -1,0 +1,113 @@
+"""Reading a log by range, with every row checked and every hole found.
+
+A row names the end of the row before it, so two rows that stand next to each other prove that
+nothing is missing between them. A range is therefore read with its neighbours: the row before it,
+and the row behind it or, at the end of the log, the mark, which names the last row.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gapless.core.errors import DamagedError
+from gapless.core.ids import PubendId
+from gapless.messages.records import LogRow
+from gapless.storage.codec import NOTHING, Mark, StoredRow, decode_row, is_sound, label_of
+from gapless.storage.schema import snapshot
+
+__all__ = ["Found", "read_log", "read_mark", "walk_log"]
+
+_NEIGHBOUR = "SELECT first, last FROM log WHERE pubend=? AND first<=? ORDER BY first DESC LIMIT 1"
+_BEHIND = "SELECT previous FROM log WHERE pubend=? AND first>? ORDER BY first LIMIT 1"
+_ROWS = (
+    "SELECT first, last, previous, events, frame, checksum FROM log"
+    " WHERE pubend=? AND first>=? AND first<=? ORDER BY first"
+)
+_MARK = "SELECT trimmed, last, checksum FROM logs WHERE pubend=?"
+_ANY = "SELECT 1 FROM log WHERE pubend=? LIMIT 1"
+
+
+class Found(NamedTuple):
+    """What a read of a log found; the fields of :class:`gapless.core.machine.Fetched`."""
+
+    rows: tuple[LogRow, ...]
+    damaged: str | None = None
+    complete: bool = True
+
+
+def read_log(
+    connection: sqlite3.Connection, pubend: PubendId, low: int, high: int, bytes_max: int
+) -> Found:
+    """Return the rows that touch the range: at least one, then up to so many bytes of frames."""
+    found: list[LogRow] = []
+    size = 0
+    try:
+        with snapshot(connection):
+            for stored, row in walk_log(connection, pubend, low, high):
+                size += len(stored.frame)
+                if found and size > bytes_max:
+                    return Found(tuple(found), None, complete=False)
+                found.append(row)
+    except (DamagedError, sqlite3.Error) as error:
+        return Found(tuple(found), f"{pubend}: {error}", complete=False)
+    return Found(tuple(found))
+
+
+def walk_log(
+    connection: sqlite3.Connection, pubend: PubendId, low: int, high: int
+) -> Iterator[tuple[StoredRow, LogRow]]:
+    """Yield the rows that touch the range; DamagedError says which one is damaged or missing.
+
+    The caller holds a snapshot.
+    """
+    label = label_of(pubend)
+    mark = read_mark(connection, label)
+    if mark is None or high < low:
+        return
+    low = max(low, mark.trimmed + 1)
+    before = connection.execute(_NEIGHBOUR, (label, low)).fetchone()
+    first, end = before or (low, NOTHING)
+    if end >= low:
+        end = (
+            NOTHING  # it touches the range, so it is read itself, and rows before it do not matter
+        )
+    elif before:
+        first += 1
+    for *columns, checksum in connection.execute(_ROWS, (label, first, high)):
+        stored = StoredRow(label, *columns)
+        try:
+            row = decode_row(stored, checksum)
+        except DamagedError as error:
+            raise DamagedError(
+                f"row {stored.first} to {stored.last} is damaged: {error}"
+            ) from error
+        if stored.first > low:
+            _check_joint(stored.previous, end, low, f"row {stored.first} to {stored.last}")
+        end = stored.last
+        yield stored, row
+    behind = connection.execute(_BEHIND, (label, high)).fetchone()
+    if behind:
+        _check_joint(behind[0], end, low, "the next row")
+    else:
+        _check_joint(mark.last, end, low, "the end of the log")
+
+
+def read_mark(connection: sqlite3.Connection, label: str) -> Mark | None:
+    """Return how far a log goes, or None if there is none; DamagedError if that is damaged."""
+    found = connection.execute(_MARK, (label,)).fetchone()
+    if found is None:
+        if connection.execute(_ANY, (label,)).fetchone():
+            raise DamagedError("the mark of its log is missing")
+        return None
+    mark = Mark(label, *found[:2])
+    if not is_sound(mark, found[2]):
+        raise DamagedError("the mark of its log is damaged: its checksum does not fit")
+    return mark
+
+
+def _check_joint(previous: int, end: int, low: int, follower: str) -> None:
+    """Check that nothing is missing from ``low`` on between the row that was read and the next."""
+    if previous != end and max(previous, end) >= low:
+        raise DamagedError(f"rows are missing: the one before {follower} ended at {previous}")

@@ -1,0 +1,210 @@
+"""The database of a data directory: how it is opened, its tables, and what its errors mean."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from gapless.core.errors import DamagedError, DiskFullError, NewerFormatError, StorageError
+
+__all__ = [
+    "APPLICATION",
+    "DATABASE",
+    "FORMAT",
+    "PAGE_BYTES",
+    "connect_reader",
+    "connect_writer",
+    "cut_wal",
+    "open_read_only",
+    "snapshot",
+    "storage_error",
+    "translated",
+    "wal_path",
+]
+
+DATABASE: Final = "broker.db"
+"""The file in the data directory."""
+
+APPLICATION: Final = 0x6761706C
+"""``application_id`` of our databases, "gapl"."""
+
+FORMAT: Final = 1
+"""``user_version``: grows when a program that does not know the change would misread the file."""
+
+PAGE_BYTES: Final = 4_096
+
+_CHECKPOINT_PAGES = 1_000
+"""Pages in the WAL from which on a commit copies it back."""
+
+_WAL_BYTES_KEPT = 16 * 1024 * 1024
+"""To how much the WAL is cut when it starts over after a burst."""
+
+_STATEMENTS_CACHED = 64
+_BUSY_S = 10.0
+"""For how long others may hold the database: only while it is recovered or cut."""
+
+_CUT_WAIT_MS = 50
+"""For how long writes may wait so that the WAL is cut; else it is tried again later."""
+
+_TABLES = """
+CREATE TABLE records (
+    key TEXT PRIMARY KEY, body BLOB NOT NULL, checksum INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE logs (
+    pubend TEXT PRIMARY KEY, trimmed INTEGER NOT NULL, last INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE log (
+    pubend TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    previous INTEGER NOT NULL, events INTEGER NOT NULL, frame BLOB NOT NULL,
+    checksum INTEGER NOT NULL, PRIMARY KEY (pubend, first)
+) STRICT;
+"""
+
+
+def connect_writer(directory: Path, *, durable: bool) -> sqlite3.Connection:
+    """Open the database of a data directory to write to it; make it if there is none."""
+    path = directory / DATABASE
+    with translated(path):
+        connection = _connect(path, "rwc")
+        try:
+            _check_format(connection, path)
+            _set_up(connection, path, durable=durable)
+            # What a crash left in the WAL may never have reached the disk, though it can be read.
+            # To copy it to the database and sync that makes it durable before anyone acts on it.
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def connect_reader(directory: Path) -> sqlite3.Connection:
+    """Open the database of a data directory to read beside its writer."""
+    path = directory / DATABASE
+    with translated(path):
+        connection = _connect(path, "rw")
+        connection.execute("PRAGMA query_only=ON")
+    return connection
+
+
+@contextmanager
+def open_read_only(directory: Path) -> Iterator[sqlite3.Connection]:
+    """Look at the database of a data directory, whether or not a broker uses it."""
+    path = directory / DATABASE
+    if not path.is_file():
+        raise StorageError(f"{directory} has no {DATABASE}: it is no data directory of a broker")
+    with translated(path):
+        connection = _connect(path, "ro")
+        try:
+            _check_format(connection, path)
+            yield connection
+        finally:
+            connection.close()
+
+
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let all that is read inside be from one moment. Keep it short: it keeps the WAL from ending."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def cut_wal(connection: sqlite3.Connection) -> None:
+    """Copy the WAL back and cut it, unless another process reads it just now."""
+    connection.execute(f"PRAGMA busy_timeout={_CUT_WAIT_MS}")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.execute(f"PRAGMA busy_timeout={int(_BUSY_S * 1000)}")
+
+
+def wal_path(directory: Path) -> Path:
+    """Return where the WAL of a data directory is."""
+    return directory / f"{DATABASE}-wal"
+
+
+def storage_error(error: Exception, what: str) -> StorageError:
+    """Return what an error of SQLite means, as one of ours; ``what`` says what was done."""
+    if isinstance(error, StorageError):
+        return error
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return DiskFullError(f"{what}: no space is left on the disk ({error}, {name})")
+    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return DamagedError(f"{what}: the database is damaged ({error}, {name})")
+    return StorageError(f"{what}: {error} ({name})")
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite into ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise storage_error(error, str(path)) from error
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"file:{quote(str(path))}?mode={mode}",
+        uri=True,
+        timeout=_BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,  # a connection is opened by one thread and then used by another
+        cached_statements=_STATEMENTS_CACHED,
+    )
+
+
+def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse what is not ours, or newer than this program."""
+    application, version = (
+        _number(connection, "application_id"),
+        _number(connection, "user_version"),
+    )
+    if application == 0 and version == 0 and _is_empty(connection):
+        return
+    if application != APPLICATION:
+        raise DamagedError(f"{path} is not a database of gapless (application_id {application:#x})")
+    if version > FORMAT:
+        raise NewerFormatError(
+            f"{path} has format {version}, this program knows formats up to {FORMAT}: "
+            "use the program that wrote it, or a newer one"
+        )
+
+
+def _set_up(connection: sqlite3.Connection, path: Path, *, durable: bool) -> None:
+    if _is_empty(connection):
+        # both must come before the first table
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+    mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    if mode != "wal":
+        raise StorageError(f"{path}: the file system does not support a WAL (journal mode {mode})")
+    connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+    connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+    connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_KEPT}")
+    if _is_empty(connection):
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {_TABLES}"
+            f"PRAGMA application_id={APPLICATION}; PRAGMA user_version={FORMAT}; COMMIT"
+        )
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return _rows(connection, "SELECT 1 FROM sqlite_schema LIMIT 1") == []
+
+
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+def _rows(connection: sqlite3.Connection, sql: str) -> list[tuple[object, ...]]:
+    return connection.execute(sql).fetchall()

@@ -1,0 +1,336 @@
+"""The storage of a running broker: two threads, one that writes and one that reads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+import msgspec
+
+from gapless.core.errors import StorageError
+from gapless.core.ids import PubendId
+from gapless.core.machine import Fetch, Fetched, Write, Written
+from gapless.messages.records import Append, LogRow, Trim
+from gapless.storage.codec import NOTHING, Mark, StoredRow, encode_row, label_of
+from gapless.storage.group import Group, QueuedChange, QueuedRow, QueuedWrite
+from gapless.storage.loading import Loaded, load_marks, load_records
+from gapless.storage.lock import DirectoryLock
+from gapless.storage.reading import Found, read_log
+from gapless.storage.schema import (
+    connect_reader,
+    connect_writer,
+    cut_wal,
+    storage_error,
+    translated,
+    wal_path,
+)
+from gapless.storage.upkeep import Upkeep
+
+__all__ = ["Done", "Failed", "Statistics", "Storage"]
+
+Done: TypeAlias = Callable[[list[Written | Fetched]], None]
+"""Who is told what is done. Called by the threads of the storage; must neither block nor raise."""
+
+Failed: TypeAlias = Callable[[StorageError], None]
+"""Who is told, once, that a write failed. Called by a thread of the storage."""
+
+GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Bytes from which on no more writes join a transaction, so that the first is not kept waiting."""
+
+WAL_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of the WAL from which on fetches are held up so that it can be cut."""
+
+_LOOK_COMMITS = 256
+_LOOK_BYTES = 8 * 1024 * 1024
+"""After how many commits or bytes the size of the WAL is looked at."""
+
+_RECORD_BYTES = 256
+"""How large a change of a record is taken to be while it waits."""
+
+
+class Statistics(msgspec.Struct, frozen=True):
+    """What a storage has done since it was opened."""
+
+    writes: int
+    """Writes that were reported."""
+    commits: int
+    """Transactions that made them durable, and those that only freed space."""
+    fetches: int
+    pending_bytes: int
+
+
+class Storage:
+    """The data directory of a broker, in use until it is closed."""
+
+    def __init__(
+        self, directory: Path, *, on_done: Done, on_failure: Failed, durable: bool = True
+    ) -> None:
+        self._directory = directory
+        self._on_done = on_done
+        self._on_failure = on_failure
+        with contextlib.ExitStack() as opened:
+            self._lock = DirectoryLock(directory)
+            opened.callback(self._lock.release)
+            self._writer = connect_writer(directory, durable=durable)
+            opened.callback(self._writer.close)
+            self._reader = connect_reader(directory)
+            opened.callback(self._reader.close)
+            with translated(directory):
+                marks = load_marks(self._reader)
+            opened.pop_all()
+        self._damaged_logs = marks.damaged
+        self._reported = dict(marks.sound)
+        """How far logs go, as far as was reported. Changed by the writer only."""
+        self._asked = dict(marks.sound)
+        """How far they will go when all that was asked is done. Changed by the caller only."""
+        self._upkeep = Upkeep(
+            mark for pubend, mark in marks.sound.items() if pubend not in marks.damaged
+        )
+        self._writes: SimpleQueue[QueuedWrite | None] = SimpleQueue()
+        self._fetches: SimpleQueue[Fetch | None] = SimpleQueue()
+        self._reading = threading.Lock()
+        """Held while a fetch is read, so that the writer can keep fetches away from the WAL."""
+        self._failing = threading.Lock()
+        self._failure: StorageError | None = None
+        self._closed = False
+        self._last_group = False
+        self._bytes_asked = self._bytes_done = 0
+        self._written = self._commits = self._fetched = 0
+        self._wal_watch = WalWatch(directory)
+        self._threads = [
+            threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
+            for name, work in (
+                ("gapless-writer", self._write_group),
+                ("gapless-reader", self._answer_fetch),
+            )
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @classmethod
+    def open(
+        cls, directory: Path, *, on_done: Done, on_failure: Failed, durable: bool = True
+    ) -> Self:
+        """Open a data directory; make it if there is none.
+
+        ``durable=False`` is for tests and benchmarks: a crash of the machine may then lose what was
+        reported. No setting of a broker leads here.
+        """
+        try:
+            _make_directory(directory)
+        except OSError as error:
+            raise StorageError(f"{directory} cannot be made: {error.strerror}") from error
+        return cls(directory, on_done=on_done, on_failure=on_failure, durable=durable)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- the caller's side: nothing here waits, but for load and close -----------------------
+
+    def load(self) -> Loaded:
+        """Return the records that were durable when the directory was opened; call it first.
+
+        DamagedError if the broker must not start.
+        """
+        connection = connect_reader(self._directory)
+        try:
+            with translated(self._directory):
+                return load_records(connection, self._damaged_logs)
+        finally:
+            connection.close()
+
+    def write(self, write: Write) -> None:
+        """Take a write; it is reported when it is durable. After a failure it is dropped."""
+        assert not self._closed, "the storage is closed"
+        if self._failure is not None:
+            return
+        size = 0
+        changes: list[QueuedChange] = []
+        for change in write.changes:
+            if type(change) is Append:
+                row = self._queued_row(change.row)
+                size += len(row.stored.frame)
+                changes.append(row)
+                continue
+            if type(change) is Trim:
+                mark = self._asked_mark(change.pubend)
+                self._asked[change.pubend] = mark._replace(trimmed=max(mark.trimmed, change.up_to))
+            size += _RECORD_BYTES
+            changes.append(change)
+        self._bytes_asked += size
+        self._writes.put(QueuedWrite(write.ticket, tuple(changes), size))
+
+    def fetch(self, fetch: Fetch) -> None:
+        """Take a request for rows; it is answered from what was reported when it is read."""
+        assert not self._closed, "the storage is closed"
+        self._fetches.put(fetch)
+
+    @property
+    def pending_bytes(self) -> int:
+        """About how many bytes were asked to be written and are not yet durable."""
+        return self._bytes_asked - self._bytes_done
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why nothing is written any more, or None."""
+        return self._failure
+
+    def statistics(self) -> Statistics:
+        """Return what was done since the directory was opened."""
+        return Statistics(self._written, self._commits, self._fetched, self.pending_bytes)
+
+    def close(self) -> None:
+        """Write and answer what was asked, then let the directory go. Not from a callback."""
+        if self._closed:
+            return
+        self._closed = True
+        self._writes.put(None)
+        self._fetches.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._reader.close()
+        self._writer.close()
+        self._lock.release()
+
+    def _queued_row(self, row: LogRow) -> QueuedRow:
+        mark = self._asked_mark(row.pubend)
+        assert max(mark.last, mark.trimmed) < row.first <= row.last, (
+            f"{row.pubend}: row {row.first} to {row.last} is not above the log, which ends at "
+            f"{mark.last} and is trimmed up to {mark.trimmed} (I1)"
+        )
+        self._asked[row.pubend] = mark._replace(last=row.last)
+        events, frame = len(row.publications), encode_row(row)
+        return QueuedRow(
+            row.pubend, StoredRow(mark.label, row.first, row.last, mark.last, events, frame)
+        )
+
+    def _asked_mark(self, pubend: PubendId) -> Mark:
+        return self._asked.get(pubend) or Mark(label_of(pubend), NOTHING, NOTHING)
+
+    # --- the threads -------------------------------------------------------------------------
+
+    def _run(self, work: Callable[[], bool]) -> None:
+        try:
+            while work():
+                pass
+        except Exception as error:  # noqa: BLE001  whatever it is, nothing may be written after it
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        with self._failing:
+            if self._failure is not None:
+                return
+            self._failure = storage_error(error, f"{self._directory}: a write failed")
+        self._failure.__cause__ = error
+        self._on_failure(self._failure)
+
+    def _write_group(self) -> bool:
+        """Make what is queued durable and report it; return whether to go on."""
+        batch = self._take_batch()
+        if batch or self._upkeep.waits:
+            group = Group(self._reported)
+            for write in batch:
+                group.add(write)
+            self._commit(group)
+            self._report(batch, group)
+        return not self._last_group
+
+    def _take_batch(self) -> list[QueuedWrite]:
+        """Wait for a write, unless there is upkeep to do, and return all that are queued."""
+        batch: list[QueuedWrite] = []
+        size = 0
+        while size < GROUP_BYTES_MAX:
+            if self._writes.empty() and (batch or self._upkeep.waits):
+                break
+            write = self._writes.get()
+            if write is None:
+                self._last_group = True
+                break
+            batch.append(write)
+            size += write.size
+        return batch
+
+    def _commit(self, group: Group) -> None:
+        self._writer.execute("BEGIN IMMEDIATE")
+        group.apply(self._writer)
+        if self._upkeep.waits:
+            self._upkeep.step(self._writer)
+        self._writer.execute("COMMIT")
+
+    def _report(self, batch: list[QueuedWrite], group: Group) -> None:
+        size = sum(write.size for write in batch)
+        self._bytes_done += size
+        if batch:
+            self._written += len(batch)
+            self._commits += 1
+            self._on_done([Written(write.ticket) for write in batch])
+        # only now may fetches see these rows
+        self._reported.update(group.marks)
+        for pubend in group.trimmed:
+            self._upkeep.trimmed(group.marks[pubend])
+        if self._wal_watch.is_large(size):
+            with self._reading:
+                cut_wal(self._writer)
+
+    def _answer_fetch(self) -> bool:
+        """Answer a fetch; return whether to go on."""
+        fetch = self._fetches.get()
+        if fetch is None:
+            return False
+        found = self._found(fetch)
+        self._fetched += 1
+        if self._failure is None:
+            self._on_done([Fetched(fetch.ticket, *found)])
+        return True
+
+    def _found(self, fetch: Fetch) -> Found:
+        mark = self._reported.get(fetch.pubend)
+        if mark is None:
+            problem = self._damaged_logs.get(fetch.pubend)
+            return Found((), problem, complete=problem is None)
+        high = min(fetch.high, mark.last)
+        with self._reading:
+            return read_log(self._reader, fetch.pubend, fetch.low, high, fetch.bytes_max)
+
+
+def _make_directory(directory: Path) -> None:
+    """Have a directory, on disk too: SQLite syncs what is in it, but not that it is there."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        descriptor = os.open(each.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class WalWatch:
+    """Looks at the size of the WAL now and then."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = wal_path(directory)
+        self._commits = self._bytes = 0
+
+    def is_large(self, size: int) -> bool:
+        """Whether the WAL should be cut after a commit of so many bytes."""
+        self._commits += 1
+        self._bytes += size
+        if self._commits < _LOOK_COMMITS and self._bytes < _LOOK_BYTES:
+            return False
+        self._commits = self._bytes = 0
+        return self._path.stat().st_size > WAL_BYTES_MAX

@@ -1,0 +1,69 @@
+"""Freeing space, some with every transaction: trimmed rows first, then the pages they leave.
+
+Free pages are used for new rows, so a log of steady size needs no more. Only when much of the file
+is free, as after a long outage of a subscriber, it is given back, from the end of the file.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+from gapless.storage.codec import Mark
+
+__all__ = ["Upkeep"]
+
+_ROWS_AT_ONCE = 256
+"""Trimmed rows that one transaction deletes."""
+
+_PAGES_AT_ONCE = 256
+"""Pages that one transaction gives back: 1 MiB, copied at worst."""
+
+_FREE_PAGES_KEPT = 4_096
+"""Free pages that are always kept for new rows: 16 MiB."""
+
+
+class Upkeep:
+    """What is still to be freed."""
+
+    def __init__(self, marks: Iterable[Mark]) -> None:
+        self._trimmed = {mark.label: mark.trimmed for mark in marks}
+        self._looking = True
+        """Whether free pages are to be counted."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self._trimmed) or self._looking
+
+    def trimmed(self, mark: Mark) -> None:
+        """Take note that rows of a log no longer count."""
+        self._trimmed[mark.label] = mark.trimmed
+
+    def step(self, connection: sqlite3.Connection) -> None:
+        """Do a part of it, inside a transaction of the caller."""
+        if self._trimmed:
+            self._delete_rows(connection)
+        elif self._looking:
+            self._looking = _give_back(connection)
+
+    def _delete_rows(self, connection: sqlite3.Connection) -> None:
+        label, up_to = next(iter(self._trimmed.items()))
+        deleted = connection.execute(
+            "DELETE FROM log WHERE rowid IN (SELECT rowid FROM log"
+            " WHERE pubend=? AND first<=? AND last<=? ORDER BY first LIMIT ?)",
+            (label, up_to, up_to, _ROWS_AT_ONCE),
+        ).rowcount
+        if deleted < _ROWS_AT_ONCE:
+            del self._trimmed[label]
+            self._looking = True
+
+
+def _give_back(connection: sqlite3.Connection) -> bool:
+    """Give some free pages back if many are free; return whether it did."""
+    free = connection.execute("PRAGMA freelist_count").fetchone()[0]
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    if free <= max(_FREE_PAGES_KEPT, pages // 4):
+        return False
+    connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
+    return True

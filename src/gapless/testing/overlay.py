@@ -1,0 +1,183 @@
+"""Overlays of real brokers in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Self
+
+from gapless.client.portal import Portal
+from gapless.core.errors import ClosedError, UsageError
+from gapless.core.ids import BrokerId
+from gapless.core.parameters import DEFAULTS, Parameters
+from gapless.runtime.addresses import Address
+from gapless.runtime.node import Node
+from gapless.runtime.overlays import overlay_of
+from gapless.runtime.settings import Settings
+
+__all__ = ["Overlay", "SyncOverlay"]
+
+
+class Overlay:
+    """A tree of brokers in the event loop of the test; use it with ``async with``.
+
+    ``topology`` is ``line:3``, ``star:5``, ``tree:2x3`` or the name of a file; brokers are b1, b2, …
+    With ``on_disk=False`` nothing is written, which is quicker, and a broker that is started again
+    remembers nothing.
+    """
+
+    def __init__(
+        self,
+        topology: str = "line:1",
+        *,
+        parameters: Parameters = DEFAULTS,
+        on_disk: bool = True,
+    ) -> None:
+        self._overlay = overlay_of(topology)
+        self._parameters = parameters
+        self._on_disk = on_disk
+        self._directory: TemporaryDirectory[str] | None = None
+        self._addresses: dict[BrokerId, Address] = {}
+        self._nodes: dict[BrokerId, Node] = {}
+
+    @property
+    def brokers(self) -> tuple[BrokerId, ...]:
+        """The names of all brokers, running or not."""
+        return tuple(name for name, _ in self._overlay.brokers)
+
+    def url(self, *brokers: BrokerId) -> str:
+        """Return what a client connects to: these brokers, the first of all if none is named.
+
+        It stays the same when a broker is killed and started again.
+        """
+        names = brokers or self.brokers[:1]
+        return "gapless://" + ",".join(str(self._address(name)) for name in names)
+
+    def _address(self, name: BrokerId) -> Address:
+        if name not in self._addresses:
+            raise UsageError(f"{name} is no broker that was started; there are {self.brokers}")
+        return self._addresses[name]
+
+    def node(self, name: BrokerId) -> Node:
+        """Return a running broker, to look inside."""
+        if name not in self._nodes:
+            raise ClosedError(f"the broker {name} is not running")
+        return self._nodes[name]
+
+    async def __aenter__(self) -> Self:
+        self._directory = TemporaryDirectory(prefix="gapless-") if self._on_disk else None
+        try:
+            for name in self.brokers:
+                await self._start(name, Address())
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _start(self, name: BrokerId, listen: Address) -> None:
+        data = None if self._directory is None else Path(self._directory.name) / name
+        settings = Settings(
+            name=name,
+            overlay=self._overlay,
+            data=data,
+            listen=listen,
+            parameters=self._parameters,
+        )
+        node = Node(settings, addresses=self._addresses)
+        await node.start()
+        self._nodes[name] = node
+        self._addresses[name] = node.address
+
+    async def stop(self) -> None:
+        """Stop all brokers and forget everything."""
+        nodes, self._nodes = [*self._nodes.values()], {}
+        await asyncio.gather(*(node.stop() for node in nodes))
+        if self._directory is not None:
+            self._directory.cleanup()
+            self._directory = None
+
+    async def kill(self, name: BrokerId) -> None:
+        """End a broker as a crash would: nothing is flushed, nobody is told."""
+        node = self.node(name)
+        del self._nodes[name]
+        await node.kill()
+
+    async def restart(self, name: BrokerId) -> None:
+        """Start a broker at its old address, with what is on its disk; kill it first if it runs."""
+        address = self._address(name)
+        if name in self._nodes:
+            await self.kill(name)
+        await self._start(name, address)
+
+
+class SyncOverlay:
+    """The same, run in a thread, for tests without an event loop; use it with ``with``.
+
+    Its brokers do not stand still while the test works, and a test may use it from an event loop of
+    its own as well.
+    """
+
+    def __init__(
+        self,
+        topology: str = "line:1",
+        *,
+        parameters: Parameters = DEFAULTS,
+        on_disk: bool = True,
+    ) -> None:
+        self._overlay = Overlay(topology, parameters=parameters, on_disk=on_disk)
+        self._portal: Portal | None = None
+
+    @property
+    def brokers(self) -> tuple[BrokerId, ...]:
+        """The names of all brokers, running or not."""
+        return self._overlay.brokers
+
+    def url(self, *brokers: BrokerId) -> str:
+        """Return what a client connects to: these brokers, the first of all if none is named."""
+        return self._overlay.url(*brokers)
+
+    def __enter__(self) -> Self:
+        portal = Portal()
+        try:
+            portal.run(self._overlay.__aenter__())
+        except BaseException:
+            portal.stop()
+            raise
+        self._portal = portal
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        portal, self._portal = self._running, None
+        try:
+            portal.run(self._overlay.stop())
+        finally:
+            portal.stop()
+
+    @property
+    def _running(self) -> Portal:
+        if self._portal is None:
+            raise ClosedError("open the overlay with 'with' first")
+        return self._portal
+
+    def kill(self, name: BrokerId) -> None:
+        """End a broker as a crash would."""
+        self._running.run(self._overlay.kill(name))
+
+    def restart(self, name: BrokerId) -> None:
+        """Start a broker at its old address, with what is on its disk."""
+        self._running.run(self._overlay.restart(name))

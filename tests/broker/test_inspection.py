@@ -1,0 +1,187 @@
+"""What operators see of a broker: facts as they are, in pages."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.broker import inspection
+from gapless.core.machine import LinkFull
+from gapless.messages.clients import Order
+from gapless.messages.operating import (
+    BrokerShown,
+    CellState,
+    ListPubends,
+    ListSubscriptions,
+    PubendList,
+    ShowBroker,
+    ShowSubscription,
+    ShowTopology,
+    SubscriptionList,
+    SubscriptionShown,
+    TopologyShown,
+)
+from gapless.messages.overlay import Quality
+from gapless.wire import CLIENT_NOTICES, HEADER_BYTES
+from tests.broker.desk import Asker, Desk, P, Q, reason
+from tests.scenarios.brokers import shb
+
+
+def stage() -> tuple[Desk, Asker]:
+    """Return the line p - a - n with a pubend P at p, and an operator at n."""
+    world = Desk("p-a-n", delta=1)
+    world.publisher("p", advertisement="a < 10")
+    world.run(s=1)
+    return world, Asker(world, "n", "operator")
+
+
+def test_a_broker_says_who_it_is_and_whom_it_hears() -> None:
+    world, operator = stage()
+    answer = operator.call(ShowBroker(1))
+    assert isinstance(answer, BrokerShown)
+    assert (answer.broker, answer.cell) == ("n", "n")
+    assert answer.life == world["n"].context.identity.life
+    assert {each.broker: each.open for each in answer.peers} == {"a": True, "p": True}
+    assert (answer.pubends_hosted, answer.pubends_known) == (0, 1)
+    world.cut("n", "p")
+    world.run(s=2)
+    peers = {each.broker: each for each in operator.call(ShowBroker(2)).peers}
+    assert (peers["p"].open, peers["p"].life) == (False, 0)
+    assert peers["a"].open
+    assert peers["a"].life == world["a"].context.identity.life
+
+
+def test_a_broker_counts_its_subscriptions_and_names_peers_that_are_slow() -> None:
+    world, operator = stage()
+    world.subscriber("n", "x", "TRUE", durable=True).leave()
+    world.subscriber("n", "y", "TRUE", durable=True)
+    world.subscriber("n", "z", "a = 1")
+    world.happen("n", LinkFull("a"))
+    answer = operator.call(ShowBroker(1))
+    assert (answer.subscriptions, answer.durable, answer.connected) == (3, 2, 2)
+    assert answer.clients == 2
+    assert answer.streams_joined == 1
+    assert [each.broker for each in answer.peers if each.held_back] == ["a"]
+    assert dict(answer.marks)["receiver was slow"] == 1
+
+
+def test_the_topology_is_the_neighbourhood_with_what_is_reached_of_it() -> None:
+    world, operator = stage()
+    answer = operator.call(ShowTopology(1))
+    assert isinstance(answer, TopologyShown)
+    assert (answer.broker, answer.cell, answer.version, answer.more) == ("n", "n", 1, False)
+    assert answer.cells[0] == CellState("n", 0, ("n",), ("n",), ("a",))
+    assert [(each.cell, each.distance) for each in answer.cells] == [("n", 0), ("a", 1), ("p", 2)]
+    world.cut("n", "a")
+    world.run(s=2)
+    reached = {each.cell: each.reached for each in operator.call(ShowTopology(2)).cells}
+    assert reached == {"n": ("n",), "a": (), "p": ("p",)}
+    assert [each.cell for each in operator.call(ShowTopology(3, skip=2)).cells] == ["p"]
+
+
+def test_pubends_are_shown_with_what_their_broker_knows_of_them() -> None:
+    world, operator = stage()
+    ann = world.publisher("n", "Q")
+    world.publisher("n", "R", quality=Quality.BEST_EFFORT)
+    x = world.subscriber("p", "x", "TRUE", durable=True)
+    world.run(s=2)
+    tick = ann.publish("e1")
+    world.run(s=2)
+    answer = operator.call(ListPubends(1))
+    assert isinstance(answer, PubendList)
+    far, near, loose = answer.entries
+    assert (far.pubend, far.broker, far.path, far.hosted) == (P, "p", ("a", "p"), None)
+    assert far.advertisement == "a < 10"
+    assert loose.quality is Quality.BEST_EFFORT
+    assert loose.hosted is None
+    hosted = near.hosted
+    assert hosted is not None
+    assert hosted.top >= tick
+    assert hosted.log_bytes > 0
+    assert [(each.shb, each.durable, each.parked) for each in hosted.members] == [
+        (shb("p"), True, False)
+    ]
+    assert x.events == ["e1"]
+    only = operator.call(ListPubends(2, hosted=True))
+    assert [each.pubend for each in only.entries] == [near.pubend, loose.pubend]
+    assert operator.call(ListPubends(3, after=P)).entries[0].pubend == Q
+
+
+def test_a_subscription_is_shown_with_its_streams() -> None:
+    world, operator = stage()
+    x = world.subscriber("n", "x", "a = 1", durable=True, order=Order.TOTAL)
+    world.run(s=1)
+    answer = operator.call(ShowSubscription(1, "x"))
+    assert isinstance(answer, SubscriptionShown)
+    state = answer.entry
+    assert (state.name, state.durable, state.filter) == ("x", True, "a = 1")
+    assert (state.client, state.away_since, state.order) == ("x", None, Order.TOTAL)
+    (strand,) = state.strands
+    assert (strand.pubend, strand.state, strand.waiting) == (P, "live", None)
+    assert strand.horizon is not None
+    x.leave()
+    left = world["n"].context.clock
+    world.run(s=5)
+    state = operator.call(ShowSubscription(2, "x")).entry
+    assert state.client is None
+    assert state.away_since == left
+    (strand,) = state.strands
+    assert strand.state == "away"
+    assert strand.lag >= 4_000_000
+    assert "no subscription 'y'" in reason(operator.call(ShowSubscription(3, "y")))
+
+
+def test_a_stream_that_has_not_begun_says_why() -> None:
+    world, operator = stage()
+    world.cut("p", "a")
+    world.cut("p", "n")
+    world.run(s=2)
+    world.subscriber("n", "x", "a = 1", durable=True)
+    world.run(s=2)
+    (strand,) = operator.call(ShowSubscription(1, "x")).entry.strands
+    assert strand.state == "waiting"
+    assert "no broker on the way to this pubend" in (strand.waiting or "")
+
+
+def test_subscriptions_are_listed_by_name_and_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, operator = stage()
+    for name in ("c", "a", "b"):
+        world.subscriber("n", name, "TRUE", durable=name != "b")
+    world.run(s=1)
+    answer = operator.call(ListSubscriptions(1))
+    assert isinstance(answer, SubscriptionList)
+    assert [each.name for each in answer.entries] == ["a", "b", "c"]
+    durable = operator.call(ListSubscriptions(2, durable=True))
+    assert [each.name for each in durable.entries] == ["a", "c"]
+    monkeypatch.setattr(inspection, "ENTRIES_MAX", 2)
+    first = operator.call(ListSubscriptions(3))
+    assert ([each.name for each in first.entries], first.more) == (["a", "b"], True)
+    rest = operator.call(ListSubscriptions(4, after="b"))
+    assert ([each.name for each in rest.entries], rest.more) == (["c"], False)
+
+
+def test_what_an_answer_leaves_out_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, operator = stage()
+    world.publisher("p", "Q")
+    world.run(s=1)
+    world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    for name in ("STRANDS_MAX", "PEERS_MAX", "ENTRIES_MAX"):
+        monkeypatch.setattr(inspection, name, 1)
+    first = operator.call(ShowSubscription(1, "x")).entry
+    assert ([each.pubend for each in first.strands], first.strands_left_out) == ([P], 1)
+    rest = operator.call(ShowSubscription(2, "x", after=P)).entry
+    assert ([each.pubend for each in rest.strands], rest.strands_left_out) == ([Q], 0)
+    shown = operator.call(ShowBroker(3))
+    assert (len(shown.peers), shown.peers_left_out) == (1, 1)
+    assert operator.call(ShowTopology(4)).more
+    assert operator.call(ListPubends(5)).more
+
+
+def test_every_answer_has_bytes() -> None:
+    world, operator = stage()
+    world.subscriber("n", "x", "TRUE", durable=True)
+    calls = (ShowBroker, ShowTopology, ListPubends, ListSubscriptions)
+    for number, kind in enumerate(calls, 1):
+        answer = operator.call(kind(number))
+        frame = CLIENT_NOTICES.encode(answer)
+        assert CLIENT_NOTICES.decode(frame[HEADER_BYTES:]) == answer

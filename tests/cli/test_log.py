@@ -1,0 +1,115 @@
+"""``gapless log`` on data directories: sound, damaged, empty and missing."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gapless.cli.main import EXIT_DISK, EXIT_FOUND, EXIT_NO_BROKER, EXIT_WRONG_INPUT, main
+from tests.cli.overlays import event, events, gapless, overlay
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the data directory of a broker that has run, with five events in two rows."""
+    data = tmp_path_factory.mktemp("overlay")
+    with overlay("--data", str(data), topology="line:1") as brokers:
+        for lines in (events(1, 2, 3), events(4) + event(5, "x" * 100)):
+            ran = gapless("pub", "-p", "quotes", "--to", brokers.url(), lines=lines)
+            assert ran.returncode == 0, ran.stderr
+    return data / "b1" / "store"
+
+
+@pytest.fixture
+def damaged(stored: Path, tmp_path: Path) -> Iterator[Path]:
+    """Return a copy of it with one bit flipped in the second row."""
+    for path in stored.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    connection = sqlite3.connect(tmp_path / "broker.db")
+    with connection:
+        (frame,) = connection.execute("SELECT frame FROM log ORDER BY first DESC").fetchone()
+        broken = bytes([*frame[:-1], frame[-1] ^ 1])
+        connection.execute("UPDATE log SET frame=? WHERE frame=?", (broken, frame))
+    connection.close()
+    yield tmp_path
+
+
+def test_ls_lists_what_each_log_holds(stored: Path, capsys: Captured) -> None:
+    assert main(["log", "ls", str(stored), "--json"]) == 0
+    (log,) = json.loads(capsys.readouterr().out)
+    assert (log["pubend"], log["events"]) == ("quotes", 5)
+    assert main(["log", "ls", str(stored)]) == 0
+    assert "quotes" in capsys.readouterr().out
+
+
+def test_a_sound_log_is_verified(stored: Path, capsys: Captured) -> None:
+    assert main(["log", "verify", str(stored), "--structure", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["damages"] == []
+    assert report["logs"][0]["events"] == 5
+    assert main(["log", "verify", str(stored)]) == 0
+    assert "sound" in capsys.readouterr().out
+
+
+def test_damage_is_found_and_the_exit_code_says_so(damaged: Path, capsys: Captured) -> None:
+    assert main(["log", "verify", str(damaged), "--json"]) == EXIT_FOUND
+    report = json.loads(capsys.readouterr().out)
+    assert len(report["damages"]) == 1
+    assert "quotes" in report["damages"][0]
+    assert main(["log", "verify", str(damaged)]) == EXIT_FOUND
+    assert "damaged" in capsys.readouterr().out
+
+
+def test_export_prints_what_is_before_the_damage_and_then_the_error(
+    damaged: Path, capsys: Captured
+) -> None:
+    assert main(["log", "export", str(damaged), "quotes"]) == EXIT_FOUND
+    captured = capsys.readouterr()
+    numbers = [json.loads(line)["attributes"]["n"] for line in captured.out.splitlines()]
+    assert numbers == [1, 2, 3]
+    assert captured.err.startswith("error: ")
+
+
+def test_export_takes_a_range_and_a_file(stored: Path, tmp_path: Path, capsys: Captured) -> None:
+    assert main(["log", "export", str(stored), "quotes"]) == 0
+    everything = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["attributes"]["n"] for each in everything] == [1, 2, 3, 4, 5]
+    ticks = [each["tick"] for each in everything]
+    some = ("--from", str(ticks[1]), "--up-to", str(ticks[3]), "-o", str(tmp_path / "out"))
+    assert main(["log", "export", str(stored), "quotes", *some]) == 0
+    lines = (tmp_path / "out").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == everything[1:4]
+
+
+def test_a_log_that_is_not_there_is_an_error(
+    stored: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    assert main(["log", "export", str(stored), "orders"]) == EXIT_WRONG_INPUT
+    assert "has no log of orders; it has quotes" in capsys.readouterr().err
+    assert main(["log", "ls", str(tmp_path)]) == EXIT_DISK
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: ")
+    assert "Traceback" not in captured.err
+
+
+def test_a_log_is_not_read_without_a_broker(capsys: Captured) -> None:
+    nowhere = ["--to", "gapless://127.0.0.1:1", "--deadline", "0.2"]
+    assert main(["log", "read", "quotes", *nowhere]) == EXIT_NO_BROKER
+    assert "error: no broker greeted" in capsys.readouterr().err
+
+
+def test_doctor_looks_at_a_data_directory(stored: Path, tmp_path: Path, capsys: Captured) -> None:
+    assert main(["doctor", "--data", str(stored), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)["data"]
+    assert (data["logs"], data["problem"], data["writable"]) == (1, None, True)
+    assert main(["doctor", "--data", str(tmp_path / "new")]) == 0
+    assert "holds nothing of a broker yet" in capsys.readouterr().out
+    (tmp_path / "broker.db").write_text("this is no database")
+    assert main(["doctor", "--data", str(tmp_path)]) == 0
+    assert "cannot be used" in capsys.readouterr().out

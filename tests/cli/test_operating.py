@@ -1,0 +1,183 @@
+"""Operators' commands against real brokers: what they show, what they change, what they refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gapless.cli.main import EXIT_REFUSED, EXIT_WRONG_INPUT, main
+from tests.cli.overlays import Overlay, event, events, gapless, overlay, running, until
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Overlay]:
+    """Three brokers; b1 has the pubend quotes with the events 1, 2, 3."""
+    with overlay(topology="line:3") as found:
+        ran = gapless("pub", "-p", "quotes", "--to", found.url(), lines=events(1, 2, 3))
+        assert ran.returncode == 0, ran.stderr
+        yield found
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest, brokers: Overlay) -> str:
+    """Return a durable subscription at b3 of its own, which has acknowledged all three events."""
+    made: str = request.node.name
+    options = ("--durable", made, "--start", "earliest", "--count", "3", "--to", brokers.url(2))
+    assert len(gapless("sub", "n >= 0", *options).stdout.splitlines()) == 3
+    return made
+
+
+def shown(capsys: Captured, *arguments: str) -> Any:
+    """Run a command that prints a JSON document."""
+    assert main([*arguments, "--json"]) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out)
+
+
+def events_of(name: str, brokers: Overlay, count: int) -> list[int]:
+    options = ("--durable", name, "--count", str(count), "--to", brokers.url(2))
+    ran = gapless("sub", "n >= 0", *options)
+    return [json.loads(line)["attributes"]["n"] for line in ran.stdout.splitlines()]
+
+
+# --- showing --------------------------------------------------------------------------------------
+
+
+def test_status_shows_the_broker_and_its_pubends(brokers: Overlay, capsys: Captured) -> None:
+    document = shown(capsys, "status", "--to", brokers.url())
+    assert (document["broker"], document["cell"]) == ("b1", "c1")
+    assert {each["broker"] for each in document["peers"]} == {"b2", "b3"}
+    (pubend,) = document["pubends"]
+    assert (pubend["pubend"], pubend["quality"]) == ("quotes", "guaranteed")
+    assert pubend["hosted"]["log_bytes"] > 0
+    assert main(["status", "--to", brokers.url()]) == 0
+    text = capsys.readouterr().out
+    assert "b1 in the cell c1" in text
+    assert "quotes" in text
+
+
+def test_topo_show_draws_the_cells_around_a_broker(brokers: Overlay, capsys: Captured) -> None:
+    document = shown(capsys, "topo", "show", "--to", brokers.url(1))
+    assert [each["cell"] for each in document["cells"]] == ["c2", "c1", "c3"]
+    assert main(["topo", "show", "--to", brokers.url(0)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].strip() == "c1  b1 (this one)"
+    assert [line.strip("└─ ") for line in lines[1:3]] == ["c2  b2", "c3  b3"]
+
+
+def test_subs_lists_also_those_that_are_not_durable(brokers: Overlay, capsys: Captured) -> None:
+    with running("sub", "n = 77", "--to", brokers.url(2)):
+        listed = ("subs", "--to", brokers.url(2))
+
+        def is_listed() -> bool:
+            return any(each["filter"] == "n = 77" for each in shown(capsys, *listed))
+
+        until(is_listed)
+        (found,) = [each for each in shown(capsys, *listed) if each["filter"] == "n = 77"]
+        assert (found["durable"], found["order"]) == (False, "publisher")
+        assert found["client"]
+        assert main([*listed]) == 0
+        assert "n = 77" in capsys.readouterr().out
+        durable = shown(capsys, "durable", "ls", "--to", brokers.url(2))
+        assert all(each["durable"] for each in durable)
+
+
+def test_partitions_are_listed(brokers: Overlay, capsys: Captured) -> None:
+    assert shown(capsys, "partitions", "--to", brokers.url()) == []
+    assert main(["partitions", "--to", brokers.url()]) == 0
+    assert "no partitions" in capsys.readouterr().out
+
+
+def test_a_broker_that_is_alive_is_not_retired(brokers: Overlay, capsys: Captured) -> None:
+    assert main(["retire", "b2", "--cell", "c2", "--to", brokers.url()]) == EXIT_REFUSED
+    assert "the broker b2 is alive" in capsys.readouterr().err
+    document = shown(capsys, "retire", "b9", "--cell", "c9", "--to", brokers.url())
+    assert document == {"retired": "b9", "cell": "c9"}
+
+
+# --- durable subscriptions ------------------------------------------------------------------------
+
+
+def test_info_shows_how_far_a_subscription_is(
+    brokers: Overlay, name: str, capsys: Captured
+) -> None:
+    document = shown(capsys, "durable", "info", name, "--to", brokers.url(2))
+    assert (document["name"], document["client"], document["filter"]) == (name, None, "n >= 0")
+    (strand,) = document["strands"]
+    assert (strand["pubend"], strand["state"]) == ("quotes", "away")
+    assert main(["durable", "info", name, "--to", brokers.url(2)]) == 0
+    text = capsys.readouterr().out
+    assert "away since" in text
+    assert "quotes" in text
+
+
+def test_after_a_seek_everything_from_there_comes_again(
+    brokers: Overlay, name: str, capsys: Captured
+) -> None:
+    document = shown(capsys, "durable", "seek", name, "earliest", "--to", brokers.url(2))
+    assert document == {"position": {"quotes": 0}, "waiting": {}}
+    assert events_of(name, brokers, 3) == [1, 2, 3]
+    (strand,) = shown(capsys, "durable", "info", name, "--to", brokers.url(2))["strands"]
+    place = f"quotes:{strand['acked'] - 1}"
+    assert main(["durable", "seek", name, place, "--to", brokers.url(2)]) == 0
+    assert capsys.readouterr().out == f"{name} goes on after {place}\n"
+
+
+def test_a_connected_subscription_is_moved_only_by_force(
+    brokers: Overlay, name: str, capsys: Captured
+) -> None:
+    sub = ("sub", "n >= 0", "--durable", name, "--to", brokers.url(2))
+    seek = ["durable", "seek", name, "earliest", "--to", brokers.url(2)]
+    info = ("durable", "info", name, "--to", brokers.url(2))
+    with running(*sub) as reader:
+        until(lambda: shown(capsys, *info)["client"] is not None)
+        assert main(seek) == EXIT_REFUSED
+        assert "is connected" in capsys.readouterr().err
+        assert main([*seek, "--force"]) == 0
+        assert reader.wait() == EXIT_REFUSED
+        assert "an operator moved the subscription" in "".join(reader.errors)
+    assert events_of(name, brokers, 3) == [1, 2, 3]
+
+
+def test_a_filter_set_from_outside_reaches_the_live_stream(
+    brokers: Overlay, name: str, capsys: Captured
+) -> None:
+    info = ("durable", "info", name, "--to", brokers.url(2))
+    publish = ("pub", "-p", "quotes", "--to", brokers.url())
+    sub = ("sub", "n >= 40 AND n < 50", "--durable", name, "--to", brokers.url(2))
+    with running(*sub) as reader:
+        until(lambda: shown(capsys, *info)["client"] is not None)
+        gapless(*publish, lines=event(41))
+        assert reader.line()["attributes"]["n"] == 41
+        changed = shown(capsys, "durable", "set-filter", name, "n = 52", "--to", brokers.url(2))
+        gapless(*publish, lines=event(42) + event(52))
+        found = reader.line()
+        assert found["attributes"]["n"] == 52
+        assert changed["position"]["quotes"] < found["tick"]
+        assert shown(capsys, *info)["filter"] == "n = 52"
+
+
+def test_a_removed_subscription_is_gone(brokers: Overlay, name: str, capsys: Captured) -> None:
+    remove = ("durable", "rm", name, "--to", brokers.url(2))
+    assert shown(capsys, *remove) == {"removed": name}
+    assert main([*remove]) == EXIT_REFUSED
+    assert f"there is no subscription {name!r}" in capsys.readouterr().err
+    assert main(["durable", "info", name, "--to", brokers.url(2)]) == EXIT_REFUSED
+
+
+def test_wrong_places_and_filters_are_refused(
+    brokers: Overlay, name: str, capsys: Captured
+) -> None:
+    to = ("--to", brokers.url(2))
+    assert main(["durable", "seek", name, "nowhere", *to]) == EXIT_WRONG_INPUT
+    assert "'nowhere' is no place to begin" in capsys.readouterr().err
+    assert main(["durable", "seek", name, "2999-01-01", *to]) == EXIT_REFUSED
+    assert "is in the future" in capsys.readouterr().err
+    assert main(["durable", "set-filter", name, "n >", *to]) == EXIT_REFUSED
+    assert "column 4" in capsys.readouterr().err
+    assert main(["--debug", "durable", "set-filter", name, "n >", *to]) == EXIT_REFUSED
+    assert "Traceback" in capsys.readouterr().err

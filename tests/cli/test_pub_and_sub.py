@@ -1,0 +1,349 @@
+"""``gapless pub`` and ``gapless sub`` against real brokers, and everything that can be wrong with them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gapless.cli.main import EXIT_FOUND, EXIT_NO_BROKER, EXIT_REFUSED, EXIT_WRONG_INPUT, main
+from gapless.cli.publishing import read_line
+from gapless.core.errors import UsageError
+from tests.cli.overlays import (
+    DEADLINE_S,
+    GAPLESS,
+    Overlay,
+    environment,
+    event,
+    events,
+    gapless,
+    overlay,
+    running,
+    until,
+)
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Overlay]:
+    with overlay(topology="line:2") as found:
+        yield found
+
+
+@pytest.fixture
+def pubend(request: pytest.FixtureRequest) -> str:
+    """Return a pubend that no other test uses."""
+    name: str = request.node.name
+    return name.removeprefix("test_")[:60]
+
+
+def pub(brokers: Overlay, pubend: str, source: Path | str, *options: str) -> int:
+    return main(["pub", str(source), "-p", pubend, "--to", brokers.url(), *options])
+
+
+def sub(brokers: Overlay, *options: str) -> int:
+    return main(["sub", *options, "--to", brokers.url()])
+
+
+def read(captured: Captured) -> list[Any]:
+    return [json.loads(line) for line in captured.readouterr().out.splitlines()]
+
+
+def lines_in(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+# --- publishing -----------------------------------------------------------------------------------
+
+
+def test_a_file_is_published_and_printed_with_everything_that_is_known(
+    brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
+) -> None:
+    source = tmp_path / "events"
+    binary = base64.b64encode(b"\xff\x00").decode()
+    lines = [
+        {"attributes": {"k": pubend, "n": 1, "x": 1.5, "is": True}, "payload": "héllo"},
+        {"attributes": {"k": pubend}, "payload_base64": binary},
+        {"attributes": {"k": pubend, "last": True}},
+    ]
+    source.write_text("\n".join(map(json.dumps, lines)))  # the last line has no end
+    assert pub(brokers, pubend, source, "--publisher", "ann", "--json") == 0
+    (summary,) = [json.loads(capsys.readouterr().out)]
+    assert summary["published"] == 3
+    assert summary["publisher"] == "ann"
+    assert sub(brokers, f"k = '{pubend}'", "--start", "earliest", "--count", "3") == 0
+    first, second, third = read(capsys)
+    assert first.keys() == {"attributes", "payload", "pubend", "tick", "publisher", "sequence"}
+    assert first["attributes"] == lines[0]["attributes"]
+    assert (first["payload"], first["publisher"], first["sequence"]) == ("héllo", "ann", 1)
+    assert "payload" not in second
+    assert second["payload_base64"] == binary
+    assert third["payload"] == ""
+    assert summary["position"] == {pubend: third["tick"]}
+
+
+def test_what_is_printed_can_be_published_again(
+    brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
+) -> None:
+    pub(brokers, pubend, lines_in(tmp_path / "in", event(7, "x")))
+    capsys.readouterr()
+    sub(brokers, "n = 7", "--start", "earliest", "--count", "1")
+    again = lines_in(tmp_path / "again", capsys.readouterr().out)
+    assert pub(brokers, f"{pubend} again", again) == 0
+    assert capsys.readouterr().out.startswith("1 event published, up to ")
+
+
+def test_the_lines_before_a_wrong_one_are_published_and_reported(
+    brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
+) -> None:
+    source = lines_in(tmp_path / "events", event(1) + "\n" + event(2) + '{"n": 3}\n' + event(4))
+    assert pub(brokers, pubend, source) == EXIT_WRONG_INPUT
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "2 events published, up to " in captured.err
+    assert "error: line 4 is no event: " in captured.err
+    assert "`n`" in captured.err
+    assert "Traceback" not in captured.err
+    assert main(["log", "read", pubend, "--to", brokers.url()]) == 0
+    assert [each["attributes"]["n"] for each in read(capsys)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"nonsense", "JSON is malformed"),
+        (b"[1]", "Expected `object`"),
+        (b'{"attributes": {"a": null}}', "at `$.attributes[...]`"),
+        (b'{"attributes": {"a": [1]}}', "at `$.attributes[...]`"),
+        (b'{"attributes": {"a": 99999999999999999999}}', "64"),
+        (b'{"attributes": {}, "paylod": "x"}', "unknown field `paylod`"),
+        (b'{"attributes": {}, "payload": 1}', "at `$.payload`"),
+        (b'{"attributes": {}, "payload_base64": "?"}', "not base64"),
+        (b'{"attributes": {"a": "\xff"}}', "UTF-8"),
+    ],
+)
+def test_a_wrong_line_says_what_is_wrong_with_it(line: bytes, problem: str) -> None:
+    with pytest.raises(UsageError, match="line 1,234 is no event") as raised:
+        read_line(line, 1_234)
+    assert problem.lower() in str(raised.value).lower()
+
+
+def test_lines_come_from_the_standard_input_as_they_are_written(
+    brokers: Overlay, pubend: str
+) -> None:
+    reader_options = ("sub", f"k = '{pubend}'", "--start", "earliest", "--to", brokers.url())
+    with (
+        running("pub", "-p", pubend, "--to", brokers.url()) as writer,
+        running(*reader_options) as reader,
+    ):
+        assert writer.process.stdin is not None
+        for number in range(3):
+            line = json.dumps({"attributes": {"k": pubend, "n": number}})
+            writer.process.stdin.write(line + "\n")
+            writer.process.stdin.flush()
+            assert reader.line()["attributes"]["n"] == number, "before the next is written"
+        writer.process.stdin.close()
+        assert writer.process.wait(timeout=DEADLINE_S) == 0
+
+
+def test_an_interrupted_publisher_says_how_far_it_came(brokers: Overlay, pubend: str) -> None:
+    with running("pub", "-p", pubend, "--to", brokers.url()) as writer:
+        assert writer.process.stdin is not None
+        writer.process.stdin.write(events(1, 2))
+        writer.process.stdin.flush()
+        read_back = ("log", "read", pubend, "--to", brokers.url())
+        until(lambda: len(gapless(*read_back).stdout.splitlines()) == 2)
+        writer.interrupt()
+        assert writer.wait() == 130
+        said = "".join(writer.errors)
+        assert "2 events published" in said
+        assert "Traceback" not in said
+
+
+def test_events_that_are_not_advertised_are_refused_by_line(
+    brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
+) -> None:
+    source = lines_in(tmp_path / "events", events(1, 2, 30))
+    assert pub(brokers, pubend, source, "--advertise", "n < 10") == EXIT_WRONG_INPUT
+    said = capsys.readouterr().err
+    assert "2 events published" in said
+    assert "line 3 does not match --advertise" in said
+
+
+def test_a_pubend_of_another_broker_is_refused_with_its_place(
+    brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
+) -> None:
+    source = lines_in(tmp_path / "events", event(1))
+    assert pub(brokers, pubend, source) == 0
+    elsewhere = ["pub", str(source), "-p", pubend, "--to", brokers.url(1)]
+    deadline = ["sub", f"n = 1 AND '{pubend}' <> ''", "--start", "earliest", "--count", "1"]
+    main([*deadline, "--to", brokers.url(1)])  # by now it has heard of the pubend
+    capsys.readouterr()
+    assert main(elsewhere) == EXIT_REFUSED
+    assert "is at the broker b1" in capsys.readouterr().err
+
+
+def test_best_effort_and_a_rate_are_options(
+    brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
+) -> None:
+    source = lines_in(tmp_path / "events", events(1, 2, 3))
+    assert pub(brokers, pubend, source, "--best-effort", "--rate", "1000") == 0
+    assert capsys.readouterr().out == "3 events published\n"
+
+
+def test_a_file_that_is_not_there_is_an_error(
+    brokers: Overlay, pubend: str, capsys: Captured
+) -> None:
+    assert pub(brokers, pubend, "/nonexistent/file") == EXIT_WRONG_INPUT
+    assert "/nonexistent/file cannot be read" in capsys.readouterr().err
+
+
+# --- subscribing ----------------------------------------------------------------------------------
+
+
+def test_a_durable_subscription_goes_on_after_what_was_printed(
+    brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
+) -> None:
+    lines = "".join(
+        json.dumps({"attributes": {"k": pubend, "n": number}}) + "\n" for number in range(5)
+    )
+    pub(brokers, pubend, lines_in(tmp_path / "events", lines))
+    capsys.readouterr()
+    options = (f"k = '{pubend}'", "--durable", pubend, "--start", "earliest", "--order", "total")
+    found = []
+    for count in ("2", "1", "2"):
+        assert sub(brokers, *options, "--count", count) == 0
+        found.append([each["attributes"]["n"] for each in read(capsys)])
+    assert found == [[0, 1], [2], [3, 4]]
+
+
+def test_a_subscription_begins_at_a_position_or_a_time(
+    brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
+) -> None:
+    pub(brokers, pubend, lines_in(tmp_path / "events", events(91, 92)))
+    capsys.readouterr()
+    wanted = "n > 90 AND n < 93"
+    recently = datetime.now(UTC) - timedelta(minutes=1)
+    assert sub(brokers, wanted, "--start", recently.isoformat(), "--count", "2") == 0
+    first, second = read(capsys)
+    assert [first["attributes"]["n"], second["attributes"]["n"]] == [91, 92]
+    sub(brokers, wanted, "--start", f"{pubend}:{first['tick']}", "--count", "1")
+    assert [each["tick"] for each in read(capsys)] == [second["tick"]]
+    sub(brokers, wanted, "--start", json.dumps({pubend: first["tick"]}), "--count", "1")
+    assert [each["tick"] for each in read(capsys)] == [second["tick"]]
+
+
+def test_what_a_log_no_longer_has_is_a_line_too(
+    brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
+) -> None:
+    line = json.dumps({"attributes": {"k": pubend}})
+    pub(brokers, pubend, lines_in(tmp_path / "events", line))
+
+    def is_released() -> bool:
+        capsys.readouterr()
+        main(["status", "--json", "--to", brokers.url()])
+        pubends = json.loads(capsys.readouterr().out)["pubends"]
+        return any(each["pubend"] == pubend and each["hosted"]["released"] for each in pubends)
+
+    until(is_released)
+    options = ("--start", "2020-01-01", "--count", "1")
+    assert sub(brokers, f"k = '{pubend}'", *options) == EXIT_FOUND
+    captured = capsys.readouterr()
+    printed = [json.loads(each) for each in captured.out.splitlines()]
+    gaps = [each["gap"]["pubend"] for each in printed if "gap" in each]
+    assert pubend in gaps
+    assert printed[-1]["attributes"] == {"k": pubend}
+    assert f"the log of {pubend} no longer has the ticks from" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["n >"], "column 4"),
+        (["TRUE", "--start", "yesterday"], "'yesterday' is no place to begin"),
+        (["TRUE", "--order", "random"], "random"),
+        (["TRUE", "--count", "0"], "--count"),
+        (["TRUE", "--durable", ""], "needs a name"),
+    ],
+)
+def test_a_wrong_subscription_is_an_error(
+    brokers: Overlay, options: list[str], said: str, capsys: Captured
+) -> None:
+    assert sub(brokers, *options) == EXIT_WRONG_INPUT
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_a_filter_that_is_read_as_an_option_gets_a_hint(capsys: Captured) -> None:
+    assert main(["sub", "-n > 1"]) == EXIT_WRONG_INPUT
+    assert "gapless sub -- '-n > 1'" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(brokers: Overlay, pubend: str) -> None:
+    gapless("pub", "-p", pubend, "--to", brokers.url(), lines=events(*range(100, 200)))
+    command = f"{' '.join(GAPLESS)} sub 'n >= 100' --start earliest --to {brokers.url()} | head -2"
+    ran = subprocess.run(
+        ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+        env=environment(),
+    )
+    assert len(ran.stdout.splitlines()) == 2
+    assert ran.stderr == ""
+
+
+def test_what_could_not_be_written_comes_again(brokers: Overlay, pubend: str) -> None:
+    line = json.dumps({"attributes": {"k": pubend}}) + "\n"
+    options = [f"k = '{pubend}'", "--durable", pubend, "--start", "earliest", "--to", brokers.url()]
+    read_end, write_end = os.pipe()
+    os.close(read_end)  # nobody will ever read
+    with os.fdopen(write_end, "wb") as nobody:
+        gapless("pub", "-p", pubend, "--to", brokers.url(), lines=line)
+        ran = subprocess.run(
+            [*GAPLESS, "sub", *options],
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            timeout=DEADLINE_S,
+            check=False,
+            env=environment(),
+        )
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    again = gapless("sub", *options, "--count", "1")
+    assert json.loads(again.stdout)["attributes"] == {"k": pubend}
+
+
+# --- no broker ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [["pub", "-p", "q", os.devnull], ["sub"], ["status"]])
+def test_without_a_broker_there_is_one_readable_error(command: list[str], capsys: Captured) -> None:
+    nowhere = ["--to", "gapless://127.0.0.1:1", "--deadline", "0.3"]
+    assert main([*command, *nowhere]) == EXIT_NO_BROKER
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "error: no broker greeted within 0.3 s: 127.0.0.1:1" in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_the_url_comes_from_the_environment(
+    brokers: Overlay, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setenv("GAPLESS_URL", brokers.url(1))
+    assert main(["status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["broker"] == "b2"
+    monkeypatch.setenv("GAPLESS_URL", "http://example")
+    assert main(["status"]) == EXIT_WRONG_INPUT
+    assert "http://example" in capsys.readouterr().err

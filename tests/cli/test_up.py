@@ -1,0 +1,133 @@
+"""``gapless up`` with real processes: events through it, a broker killed, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+from gapless.cli.main import EXIT_WRONG_INPUT
+from tests.cli.overlays import (
+    event,
+    events,
+    gapless,
+    is_alive,
+    overlay,
+    running,
+    until,
+)
+
+
+def numbers(output: str) -> list[int]:
+    return [json.loads(line)["attributes"]["n"] for line in output.splitlines()]
+
+
+def test_events_go_through_and_a_killed_broker_comes_back_with_its_data(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with overlay("--data", str(data)) as brokers:
+        assert [each["name"] for each in brokers.brokers] == ["b1", "b2", "b3"]
+        assert [each["cell"] for each in brokers.brokers] == ["c1", "c2", "c3"]
+        sub = ("sub", "n >= 0", "--durable", "desk", "--to", brokers.url(2))
+        with running(*sub, "--start", "earliest") as reader:
+            ran = gapless("pub", "-p", "quotes", "--to", brokers.url(0), lines=events(1, 2))
+            assert ran.returncode == 0, ran.stderr
+            assert [reader.line()["attributes"]["n"] for _ in range(2)] == [1, 2]
+            brokers.kill(2)
+            again = brokers.await_stage("ready")
+            assert again["broker"] == "b3"
+            assert again["pid"] != brokers.pid(2)
+            ran = gapless("pub", "-p", "quotes", "--to", brokers.url(0), lines=events(3))
+            assert ran.returncode == 0, ran.stderr
+            assert reader.line()["attributes"]["n"] == 3, "it goes on, and nothing comes twice"
+            reader.interrupt()
+            assert reader.wait() == 130
+        gapless("pub", "-p", "quotes", "--to", brokers.url(0), lines=events(4))
+        brokers.kill(0)
+        brokers.await_stage("ready")
+        ran = gapless(*sub, "--count", "1")
+        assert numbers(ran.stdout) == [4], ran.stderr
+        brokers.command.interrupt()
+        assert brokers.command.wait() == 0
+    with overlay("--data", str(data)) as brokers:
+        gapless("pub", "-p", "quotes", "--to", brokers.url(0), lines=events(5))
+        ran = gapless("sub", "--durable", "desk", "--to", brokers.url(2), "--count", "1")
+        assert numbers(ran.stdout) == [5], "what was acknowledged outlives the whole overlay"
+
+
+def test_an_interruption_leaves_no_process_and_no_data() -> None:
+    with overlay() as brokers:
+        directory = Path(brokers.first["data"])
+        assert (directory / "b1").is_dir()
+        brokers.command.interrupt()
+        assert brokers.command.wait() == 0
+        assert not any(is_alive(each["pid"]) for each in brokers.brokers)
+        assert not directory.exists()
+        assert "Traceback" not in "".join(brokers.command.errors)
+
+
+def test_brokers_end_when_their_supervisor_is_killed() -> None:
+    with overlay(topology="line:2") as brokers:
+        brokers.command.process.send_signal(signal.SIGKILL)
+        assert brokers.command.wait() == -signal.SIGKILL
+        until(lambda: not any(is_alive(each["pid"]) for each in brokers.brokers))
+
+
+def test_without_restarts_a_killed_broker_stays_dead() -> None:
+    with overlay("--no-restart", topology="line:2") as brokers:
+        brokers.kill(1)
+        said = brokers.await_stage("failed")
+        assert (said["broker"], said["detail"]) == ("b2", "killed by SIGKILL")
+        ran = gapless("status", "--json", "--to", brokers.url(0))
+        assert ran.returncode == 0, ran.stderr
+        ran = gapless("status", "--to", brokers.url(1), "--deadline", "0.5")
+        assert ran.returncode == 4
+
+
+def test_a_table_for_people_names_every_broker() -> None:
+    with running("up", "--port", "0", "--topology", "line:1") as command:
+        assert command.process.stdout is not None
+        shown: list[str] = []
+
+        def is_ready() -> bool:
+            line = command._lines.get(timeout=60)
+            shown.append(line or "")
+            return "Ctrl-C stops all" in shown[-1]
+
+        until(is_ready)
+        assert any("b1" in line and "gapless://127.0.0.1:" in line for line in shown)
+        command.process.send_signal(signal.SIGTERM)
+        assert command.wait() == 0
+        assert "all brokers have stopped" in "".join(command.errors)
+
+
+def test_a_tree_that_is_none_is_said_before_anything_is_started() -> None:
+    ran = gapless("up", "--topology", "ring:3")
+    assert ran.returncode == EXIT_WRONG_INPUT
+    assert ran.stderr.startswith("error: 'ring:3' is no overlay")
+    ran = gapless("up", "--topology", "missing.toml")
+    assert ran.returncode == EXIT_WRONG_INPUT
+    assert "missing.toml cannot be read" in ran.stderr
+
+
+def test_a_broker_runs_by_its_file_and_ends_on_a_signal(tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text('name = "alone"\ndata = "store"\nlisten = "127.0.0.1:0"\n')
+    with running("broker", "--config", str(config)) as command:
+        until(lambda: any("broker is ready" in line for line in command.errors))
+        said = next(line for line in command.errors if "broker is ready" in line)
+        url = next(part[4:] for part in said.split() if part.startswith("url="))
+        ran = gapless("pub", "-p", "quotes", "--to", url, lines=event(1))
+        assert ran.returncode == 0, ran.stderr
+        command.interrupt()
+        assert command.wait() == 0
+    ran = gapless("log", "export", str(tmp_path / "store"), "quotes")
+    assert numbers(ran.stdout) == [1]
+
+
+def test_a_broker_without_a_usable_file_says_what_is_wrong(tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text('nmae = "b1"\ndata = "store"\n')
+    ran = gapless("broker", "--config", str(config))
+    assert ran.returncode == EXIT_WRONG_INPUT
+    assert "nmae" in ran.stderr
+    assert "Traceback" not in ran.stderr

@@ -1,0 +1,200 @@
+"""A proxy between clients and a broker that sees every message and can fail at any of them.
+
+Fault budget. A connection may be cut before or after any message of either direction, one message may
+be swallowed, held back for ever or said twice, and new connections may be turned away. It never
+invents or changes a message: for a broker that does, see :mod:`tests.client.scripted`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from gapless.client.addresses import parse_addresses
+from gapless.wire import CLIENT_NOTICES, CLIENT_REQUESTS, Splitter, decode_greeting
+
+__all__ = ["Proxy"]
+
+Rule = Callable[["Pair", bytes], bool]
+"""Handles the frame of a message and says whether it did all that is to be done with it."""
+
+
+class Side(asyncio.Protocol):
+    """One of the two connections of a pair."""
+
+    def __init__(self, pair: Pair, *, is_client: bool) -> None:
+        self.pair = pair
+        self.is_client = is_client
+        self.transport: asyncio.Transport | None = None
+        self.splitter = Splitter()
+        self.greeted = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.pair.made(self)
+
+    def data_received(self, data: bytes) -> None:
+        for body in self.splitter.feed(data):
+            frame = len(body).to_bytes(4, "big") + body
+            if self.pair.over:
+                return
+            if not self.greeted:
+                self.greeted = True
+                self.pair.pass_on(self, decode_greeting(body), frame)
+            else:
+                codec = CLIENT_REQUESTS if self.is_client else CLIENT_NOTICES
+                self.pair.pass_on(self, codec.decode(body), frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.pair.cut()
+
+
+class Pair:
+    """A client's connection and the one to the broker behind it."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.proxy = proxy
+        self.client = Side(self, is_client=True)
+        self.broker = Side(self, is_client=False)
+        self.early: list[bytes] = []
+        self.over = False
+        self.task: asyncio.Task[None] | None = None
+
+    def made(self, side: Side) -> None:
+        if side is self.client:
+            if self.proxy.closed:
+                self.cut()
+                return
+            self.proxy.pairs.append(self)
+            self.task = asyncio.get_running_loop().create_task(self.dial())
+            return
+        for frame in self.early:
+            self.write(self.broker, frame)
+
+    async def dial(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_connection(lambda: self.broker, *self.proxy.upstream)
+        except OSError:
+            self.cut()
+
+    def pass_on(self, side: Side, message: Any, frame: bytes) -> None:
+        seen = self.proxy.requests if side is self.client else self.proxy.notices
+        seen.append(message)
+        for each in [*self.proxy.rules]:
+            kind, rule = each
+            if isinstance(message, kind):
+                self.proxy.rules.remove(each)
+                if rule(self, frame):
+                    return
+        self.forward(side, frame)
+
+    def forward(self, side: Side, frame: bytes) -> None:
+        other = self.broker if side is self.client else self.client
+        if other.transport is None:
+            self.early.append(frame)
+        else:
+            self.write(other, frame)
+
+    def write(self, side: Side, frame: bytes) -> None:
+        if side.transport is not None and not self.over:
+            side.transport.write(frame)
+
+    def cut(self) -> None:
+        self.over = True
+        if self in self.proxy.pairs:
+            self.proxy.pairs.remove(self)
+        for side in (self.client, self.broker):
+            if side.transport is not None:
+                side.transport.abort()
+
+
+class Proxy:
+    """Stands before a broker; use it with ``async with``."""
+
+    def __init__(self, url: str) -> None:
+        (self.upstream,) = parse_addresses(url)
+        self.requests: list[Any] = []
+        self.notices: list[Any] = []
+        self.rules: list[tuple[type[Any], Rule]] = []
+        self.pairs: list[Pair] = []
+        self.closed = False
+        """Whether new connections are turned away."""
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self.server = await loop.create_server(lambda: Pair(self).client, "127.0.0.1", 0)
+        port = self.server.sockets[0].getsockname()[1]
+        self.url = f"gapless://127.0.0.1:{port}"
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.server.close()
+        self.cut()
+        await self.server.wait_closed()
+        await asyncio.sleep(0)
+
+    # --- what can go wrong ---------------------------------------------------------------------
+
+    def cut(self) -> None:
+        """Cut all connections now."""
+        for pair in [*self.pairs]:
+            pair.cut()
+
+    def cut_before(self, kind: type[Any]) -> None:
+        """Cut the connection instead of passing on the next message of a kind."""
+
+        def rule(pair: Pair, frame: bytes) -> bool:
+            del frame
+            pair.cut()
+            return True
+
+        self.rules.append((kind, rule))
+
+    def cut_after(self, kind: type[Any]) -> None:
+        """Pass on the next request of a kind, and cut the client off before the answer."""
+
+        def rule(pair: Pair, frame: bytes) -> bool:
+            pair.write(pair.broker, frame)
+            assert pair.client.transport is not None
+            pair.client.transport.abort()
+            # what is written to the broker still arrives there: its side closes in order
+            pair.client.transport = None
+            pair.over = True
+            assert pair.broker.transport is not None
+            pair.broker.transport.close()
+            return True
+
+        self.rules.append((kind, rule))
+
+    def swallow(self, kind: type[Any]) -> None:
+        """Do not pass on the next message of a kind."""
+        self.rules.append((kind, lambda pair, frame: True))  # noqa: ARG005
+
+    def repeat(self, kind: type[Any]) -> None:
+        """Tell the client the next notice of a kind twice."""
+
+        def rule(pair: Pair, frame: bytes) -> bool:
+            pair.write(pair.client, frame)
+            pair.write(pair.client, frame)
+            return True
+
+        self.rules.append((kind, rule))
+
+    # --- what was said -------------------------------------------------------------------------
+
+    def asked(self, kind: type[Any]) -> list[Any]:
+        """Return all requests of a kind."""
+        return [each for each in self.requests if isinstance(each, kind)]
+
+    def told(self, kind: type[Any]) -> list[Any]:
+        """Return all notices of a kind."""
+        return [each for each in self.notices if isinstance(each, kind)]

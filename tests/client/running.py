@@ -1,0 +1,37 @@
+"""Asynchronous tests: each in a loop of its own, bounded in time, leaving no task behind."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec
+
+__all__ = ["soon", "story"]
+
+P = ParamSpec("P")
+
+BOUND_S = 60.0
+"""No test needs nearly so long; one that does hangs."""
+
+
+def story(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Let pytest run an asynchronous test."""
+
+    @functools.wraps(test)
+    def told(*args: P.args, **kwargs: P.kwargs) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(BOUND_S):
+                await test(*args, **kwargs)
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not left, f"tasks were left behind: {left}"
+
+        asyncio.run(bounded())
+
+    return told
+
+
+async def soon(condition: Callable[[], bool]) -> None:
+    """Wait until something holds; the bound of the test is the bound of this."""
+    while not condition():
+        await asyncio.sleep(0.002)

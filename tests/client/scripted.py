@@ -1,0 +1,156 @@
+"""A broker that says what a test tells it to, right or wrong; it knows no streams.
+
+Fault budget: everything. It answers as scripted, not at all, with nonsense, or with the bytes of
+another protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from gapless.core.ids import PubendId
+from gapless.messages.clients import (
+    Credit,
+    FilterSet,
+    OpenPubend,
+    OpenPublisher,
+    PubendOpened,
+    Publish,
+    Published,
+    PublisherOpened,
+    SetFilter,
+    Subscribe,
+    Subscribed,
+)
+from gapless.wire import (
+    CLIENT_NOTICES,
+    CLIENT_REQUESTS,
+    Introduce,
+    Splitter,
+    Welcome,
+    decode_greeting,
+    encode_greeting,
+)
+
+__all__ = ["ScriptedBroker", "Visit"]
+
+Q = PubendId("quotes")
+
+
+class Visit(asyncio.Protocol):
+    """One connection of a client."""
+
+    def __init__(self, broker: ScriptedBroker) -> None:
+        self.broker = broker
+        self.splitter = Splitter()
+        self.introduced: Introduce | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.broker.visits.append(self)
+
+    def data_received(self, data: bytes) -> None:
+        for body in self.splitter.feed(data):
+            if self.introduced is None:
+                greeting = decode_greeting(body)
+                assert isinstance(greeting, Introduce)
+                self.introduced = greeting
+                self.broker.greet(self)
+            else:
+                request = CLIENT_REQUESTS.decode(body)
+                self.broker.requests.append(request)
+                answer = self.broker.answers.get(type(request))
+                if answer is not None:
+                    answer(self, request)
+
+    def tell(self, *notices: Any) -> None:
+        """Say something to the client."""
+        for notice in notices:
+            self.transport.write(CLIENT_NOTICES.encode(notice))
+
+    def greet(self, greeting: Any) -> None:
+        """Say a greeting."""
+        self.transport.write(encode_greeting(greeting))
+
+
+class ScriptedBroker:
+    """Listens on a free port; use it with ``async with``. Change ``answers`` to script it."""
+
+    def __init__(self, name: str = "b1", *, beat_ms: int = 60_000) -> None:
+        self.name = name
+        self.beat_ms = beat_ms
+        self.visits: list[Visit] = []
+        self.requests: list[Any] = []
+        self.session = 0
+        self.last_sequence = 0
+        self.window = 1_024
+        self.tick = 1_000
+        self.greet: Callable[[Visit], None] = self._welcome
+        self.answers: dict[type, Callable[[Visit, Any], None]] = {
+            OpenPubend: lambda visit, call: visit.tell(
+                PubendOpened(call.request, PubendId(call.name))
+            ),
+            OpenPublisher: self._open_publisher,
+            Publish: self._publish,
+            Subscribe: lambda visit, call: visit.tell(Subscribed(call.request, ((Q, 0),))),
+            SetFilter: lambda visit, call: visit.tell(FilterSet(call.request, ((Q, 0),))),
+        }
+
+    def _welcome(self, visit: Visit) -> None:
+        visit.greet(Welcome(1, self.name, "c1", 1_048_576, self.beat_ms))
+
+    def _open_publisher(self, visit: Visit, call: OpenPublisher) -> None:
+        self.session += 1
+        visit.tell(PublisherOpened(call.request, self.session, self.last_sequence, self.window))
+
+    def _publish(self, visit: Visit, call: Publish) -> None:
+        visit.tell(self.published(call))
+
+    def published(self, call: Publish) -> Published:
+        """Return the answer to a batch that is now published."""
+        ticks = tuple(range(self.tick + 1, self.tick + 1 + len(call.events)))
+        self.tick += len(call.events)
+        self.last_sequence = call.first + len(call.events) - 1
+        return Published(call.request, ticks)
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self.server = await loop.create_server(lambda: Visit(self), "127.0.0.1", 0)
+        port = self.server.sockets[0].getsockname()[1]
+        self.url = f"gapless://127.0.0.1:{port}"
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.server.close()
+        self.cut()
+        await self.server.wait_closed()
+        await asyncio.sleep(0)
+
+    @property
+    def visit(self) -> Visit:
+        """The newest connection."""
+        return self.visits[-1]
+
+    def cut(self) -> None:
+        """Cut all connections now."""
+        for visit in self.visits:
+            visit.transport.abort()
+
+    def asked(self, kind: type[Any]) -> list[Any]:
+        """Return all requests of a kind."""
+        return [each for each in self.requests if isinstance(each, kind)]
+
+    @property
+    def credit(self) -> int:
+        """All the credit that was ever given."""
+        first = sum(each.credit for each in self.asked(Subscribe))
+        return first + sum(each.events for each in self.asked(Credit))

@@ -1,0 +1,321 @@
+"""Publishing to a real broker: positions, batches, advertisements, names, limits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import gapless
+from gapless import F, Position
+from gapless.errors import (
+    AttributeValueError,
+    ClosedError,
+    DeadlineError,
+    RefusedError,
+    TakenOverError,
+    UsageError,
+)
+from gapless.messages.clients import Cause, OpenPublisher, Publish, Refused
+from gapless.testing import Overlay
+from tests.client.proxy import Proxy
+from tests.client.running import soon, story
+from tests.client.scripted import ScriptedBroker
+
+
+@story
+async def test_publish_returns_the_position_of_the_event() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            first = await publisher.publish({"n": 1}, b"one")
+            second = await publisher.publish({"n": 2})
+        assert isinstance(first, Position)
+        assert [*first] == ["quotes"]
+        assert second > first
+        found = [event async for event in session.read("quotes")]
+        assert [event.position for event in found] == [first, second]
+        assert [event.payload for event in found] == [b"one", b""]
+
+
+@story
+async def test_publish_many_returns_the_position_of_the_last() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            position = await publisher.publish_many(
+                [{"n": 0}, ({"n": 1}, b"x"), *({"n": n} for n in range(2, 3_000))]
+            )
+            assert await publisher.publish_many([]) == Position()
+        found = [event async for event in session.read("quotes")]
+        assert [event.attributes["n"] for event in found] == [*range(3_000)]
+        assert [event.sequence for event in found] == [*range(1, 3_001)]
+        assert found[-1].position == position
+        assert found[1].payload == b"x"
+
+
+@story
+async def test_receipts_can_be_awaited_in_any_order_or_not_at_all() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes", inflight=50) as publisher:
+            receipts = [await publisher.send({"n": n}) for n in range(500)]
+            late = await receipts[400]
+            early = await receipts[3]
+            assert late > early
+            await publisher.flush()
+            assert publisher.unanswered == 0
+            assert all(receipt.is_done for receipt in receipts)
+        assert len([event async for event in session.read("quotes")]) == 500
+
+
+@story
+async def test_a_lone_event_is_sent_at_once_and_what_waits_meanwhile_shares_a_frame() -> None:
+    async with (
+        Overlay(on_disk=False) as overlay,
+        Proxy(overlay.url()) as proxy,
+        gapless.connect(proxy.url) as session,
+        session.publisher("quotes") as publisher,
+    ):
+        await publisher.publish({"n": 0})
+        assert len(proxy.asked(Publish)) == 1
+        await asyncio.gather(*(publisher.publish({"n": n}) for n in range(1, 101)))
+        first, *others = proxy.asked(Publish)
+        assert len(first.events) == 1
+        assert sum(len(each.events) for each in others) == 100
+        assert len(others) <= 3
+
+
+@story
+async def test_no_more_than_the_window_is_under_way() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        broker.window = 10
+        held: list[Publish] = []
+        broker.answers[Publish] = lambda _, call: held.append(call)
+        async with session.publisher("quotes") as publisher:
+            work = asyncio.create_task(publisher.publish_many({"n": n} for n in range(100)))
+            answered = 0
+            while answered < 100:
+                await soon(lambda: bool(held))
+                await asyncio.sleep(0.005)
+                assert sum(len(call.events) for call in held) <= 10
+                call = held.pop(0)
+                answered += len(call.events)
+                broker.visit.tell(broker.published(call))
+            await work
+
+
+@story
+async def test_sends_wait_for_room() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        held: list[Publish] = []
+        broker.answers[Publish] = lambda _, call: held.append(call)
+        async with session.publisher("quotes", inflight=3) as publisher:
+            for n in range(3):
+                await publisher.send({"n": n})
+            with pytest.raises(DeadlineError, match="no room"):
+                await publisher.send({"n": 3}, deadline=0.05)
+            with pytest.raises(DeadlineError, match="no room"):
+                await publisher.publish({"n": 3}, deadline=0.05)
+            waiting = asyncio.create_task(publisher.send({"n": 3}))
+            broker.answers[Publish] = lambda visit, call: visit.tell(broker.published(call))
+            broker.visit.tell(broker.published(held[0]))
+            assert await (await waiting) > Position()
+        sent = [each for call in broker.asked(Publish) for each in call.events]
+        assert [attributes["n"] for attributes, _ in sent] == [0, 1, 2, 3]
+
+
+@story
+async def test_a_publisher_with_a_name_goes_on_with_its_sequences() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        for _ in range(2):
+            async with session.publisher("quotes", name="ticker") as publisher:
+                await publisher.publish_many([{}, {}])
+        found = [event async for event in session.read("quotes")]
+        assert [(event.publisher, event.sequence) for event in found] == [
+            ("ticker", sequence) for sequence in range(1, 5)
+        ]
+
+
+@story
+async def test_publishers_without_a_name_are_never_the_same() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("q") as one, session.publisher("q") as other:
+            assert one.name != other.name
+            await asyncio.gather(one.publish({}), other.publish({}))
+
+
+@story
+async def test_a_name_that_is_opened_again_is_taken_over_and_nothing_is_lost_in_silence() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        old = session.publisher("quotes", name="ticker")
+        await old.__aenter__()
+        await old.publish({"n": 1})
+        async with session.publisher("quotes", name="ticker") as new:
+            await new.publish({"n": 2})
+            with pytest.raises(TakenOverError):
+                await old.publish({"n": 3})
+            with pytest.raises(TakenOverError):
+                await old.publish({"n": 4})
+            await new.publish({"n": 5})
+        found = [event async for event in session.read("quotes")]
+        assert [event.attributes["n"] for event in found] == [1, 2, 5]
+
+
+@story
+async def test_a_publisher_that_the_broker_has_forgotten_is_opened_again() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        async with session.publisher("quotes") as publisher:
+            await publisher.publish({"n": 1})
+            answer = broker.answers[Publish]
+
+            def refuse(visit: object, call: Publish) -> None:
+                broker.answers[Publish] = answer
+                broker.session, broker.last_sequence = 10**9, 0
+                notice = Refused(call.request, "not open here", Cause.NOT_OPEN)
+                broker.visit.tell(notice)
+
+            broker.answers[Publish] = refuse
+            assert await publisher.publish({"n": 2}) > Position()
+        assert len(broker.asked(OpenPublisher)) == 2
+        assert [call.first for call in broker.asked(Publish)] == [1, 2, 2]
+
+
+@story
+async def test_an_event_outside_the_advertisement_is_refused_and_its_neighbours_are_not() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes", advertisement=F.price > 0) as publisher:
+            outcomes = await asyncio.gather(
+                publisher.publish({"price": 1}),
+                publisher.publish({"price": -1}),
+                publisher.publish({"price": 2}),
+                return_exceptions=True,
+            )
+            assert [isinstance(each, RefusedError) for each in outcomes] == [False, True, False]
+            with pytest.raises(RefusedError, match="advertises"):
+                await publisher.publish_many([{"price": 3}, {"price": -1}, {"price": 4}])
+        found = [event async for event in session.read("quotes")]
+        assert [event.attributes["price"] for event in found] == [1, 2, 3]
+
+
+@story
+async def test_an_advertisement_widens_a_pubend_that_is_there() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes", advertisement="price > 0"):
+            pass
+        async with session.publisher("quotes") as publisher:
+            await publisher.publish({"price": -1})
+        with pytest.raises(RefusedError, match="only widens"):
+            async with session.publisher("other", advertisement="a = 1"):
+                async with session.publisher("other", advertisement="b = 1"):
+                    pass
+
+
+@story
+async def test_a_best_effort_pubend_has_no_positions() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with (
+            session.publisher("loose", guaranteed=False) as publisher,
+            session.subscribe("") as events,
+        ):
+            coming = asyncio.create_task(events.get())
+            while not coming.done():  # what goes out before somebody listens is heard by nobody
+                assert await publisher.publish({"n": 1}, b"x") == Position()
+                await asyncio.sleep(0.01)
+            event = await coming
+            assert event.pubend == "loose"
+            assert event.position == Position()
+        with pytest.raises(RefusedError, match="stays so"):
+            async with session.publisher("loose"):
+                pass
+        with pytest.raises(RefusedError, match="no log"):
+            _ = [event async for event in session.read("loose")]
+
+
+@story
+async def test_what_cannot_be_an_event_is_an_error_of_the_caller() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            wrong = [{"a": [1]}, {1: 2}, {"a": 2**63}, {"a": "\ud800"}, {"\ud800": 1}, 7]
+            for attributes in wrong:
+                with pytest.raises(AttributeValueError):
+                    await publisher.publish(attributes)  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match="payload"):
+                await publisher.publish({}, "text")  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match="does not fit"):
+                await publisher.publish({}, bytes(2_000_000))
+            await publisher.publish({"a": None, "b": True, "c": -(2**63), "é": "ü"})  # type: ignore[dict-item]
+        (event,) = [event async for event in session.read("quotes")]
+        assert event.attributes == {"b": True, "c": -(2**63), "é": "ü"}
+
+
+@story
+async def test_what_a_publisher_changes_later_does_not_change_the_event() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        attributes = {"n": 1}
+        async with session.publisher("quotes") as publisher:
+            await publisher.send(attributes)
+            attributes["n"] = 2
+        (event,) = [event async for event in session.read("quotes")]
+        assert event.attributes == {"n": 1}
+
+
+@story
+async def test_large_events_are_sent_in_several_frames() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            await publisher.publish_many(({"n": n}, bytes(300_000)) for n in range(40))
+        found = [event async for event in session.read("quotes")]
+        assert [event.attributes["n"] for event in found] == [*range(40)]
+
+
+@story
+async def test_a_publisher_is_used_inside_async_with_and_once() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        publisher = session.publisher("quotes")
+        with pytest.raises(ClosedError):
+            await publisher.publish({})
+        async with publisher:
+            pass
+        with pytest.raises(ClosedError):
+            await publisher.publish({})
+        with pytest.raises(ClosedError):
+            await publisher.__aenter__()
+
+
+@story
+async def test_names_that_cannot_be_are_refused_with_a_reason() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        with pytest.raises(RefusedError, match="name"):
+            async with session.publisher("a#b"):
+                pass
+        with pytest.raises(RefusedError, match="name"):
+            async with session.publisher("a", name="n" * 300):
+                pass
+        with pytest.raises(UsageError):
+            session.publisher("a", inflight=0)
+
+
+@story
+async def test_leaving_by_an_exception_does_not_wait_and_is_not_hidden() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        del broker.answers[Publish]
+        with pytest.raises(KeyError):
+            async with session.publisher("quotes") as publisher:
+                receipt = await publisher.send({"n": 1})
+                raise KeyError
+        assert receipt.is_done
+
+
+@story
+async def test_a_refused_batch_shows_in_its_receipts_or_in_flush() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        broker.answers[Publish] = lambda visit, call: visit.tell(Refused(call.request, "full"))
+        async with session.publisher("quotes") as publisher:
+            await publisher.send({"n": 1})
+            with pytest.raises(RefusedError, match="full"):
+                await publisher.flush()
+            await publisher.flush()
+            seen = await publisher.send({"n": 2})
+            with pytest.raises(RefusedError, match="full"):
+                await seen
+            await publisher.flush()
+            broker.answers[Publish] = lambda visit, call: visit.tell(broker.published(call))
+            await publisher.publish({"n": 3})

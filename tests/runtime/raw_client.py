@@ -1,0 +1,215 @@
+"""A client that speaks frames and nothing else: every test sees what goes over the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from gapless.core.ids import PubendId
+from gapless.delivery.publishers import Events
+from gapless.messages.clients import (
+    Ack,
+    Credit,
+    Delivery,
+    OpenPubend,
+    OpenPublisher,
+    PubendOpened,
+    Publish,
+    Published,
+    PublisherOpened,
+    Subscribe,
+    Subscribed,
+)
+from gapless.runtime import Address
+from gapless.wire import (
+    CLIENT_NOTICES,
+    CLIENT_REQUESTS,
+    HEADER_BYTES,
+    Beat,
+    Goodbye,
+    Introduce,
+    Role,
+    Welcome,
+    decode_greeting,
+    encode_greeting,
+)
+
+DEADLINE_S = 30.0
+"""Far longer than anything takes: a test that waits so long has failed."""
+
+T = TypeVar("T")
+
+
+class RawClient:
+    """One connection with a broker."""
+
+    def __init__(self, url: str, name: str = "raw") -> None:
+        self._address = Address.parse(url)
+        self._name = name
+        self._request = 0
+        self._notices: list[Any] = []
+        self._position: dict[PubendId, int] = {}
+        self.welcome: Welcome
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        self.send_greeting(Introduce(Role.CLIENT, self._name))
+        welcome = decode_greeting(await self.body())
+        assert isinstance(welcome, Welcome), welcome
+        self.welcome = welcome
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def connect(self) -> None:
+        self._reader, self._writer = await asyncio.open_connection(*self._address, limit=2**16)
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):  # the broker was faster
+            await self._writer.wait_closed()
+
+    # --- frames ----------------------------------------------------------------------------------
+
+    def send_bytes(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    def send_greeting(self, greeting: Any) -> None:
+        self._writer.write(encode_greeting(greeting))
+
+    def send(self, request: Any) -> None:
+        self._writer.write(CLIENT_REQUESTS.encode(request))
+
+    async def body(self) -> bytes:
+        async with asyncio.timeout(DEADLINE_S):
+            header = await self._reader.readexactly(HEADER_BYTES)
+            return await self._reader.readexactly(int.from_bytes(header, "big"))
+
+    async def goodbye(self) -> Goodbye:
+        """Read until the broker says goodbye and closes."""
+        while True:
+            notice = CLIENT_NOTICES.decode(await self.body())
+            if isinstance(notice, Goodbye):
+                async with asyncio.timeout(DEADLINE_S):
+                    assert not await self._reader.read()
+                return notice
+
+    async def farewell(self) -> Goodbye:
+        """Read what may be a welcome, then the goodbye and the end."""
+        body = await self.body()
+        greeting = decode_greeting(body)
+        return greeting if isinstance(greeting, Goodbye) else await self.goodbye()
+
+    async def goodbye_or_reset(self) -> Goodbye | None:
+        """Read until the end; a broker that did not want to wait may have cut the connection."""
+        try:
+            return await self.goodbye()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return None
+
+    def beat(self) -> None:
+        """Say that it is still here."""
+        self.send(Beat())
+
+    async def keep_beating(self, interval_s: float) -> None:
+        """Say that it is still here, again and again."""
+        while True:
+            self.beat()
+            await asyncio.sleep(interval_s)
+
+    async def next(self, kind: type[T], **fields: Any) -> T:
+        """Return the next notice of a kind with some values; others are kept for later."""
+        for place, notice in enumerate(self._notices):
+            if _fits(notice, kind, fields):
+                del self._notices[place]
+                return notice  # type: ignore[no-any-return]
+        while True:
+            notice = CLIENT_NOTICES.decode(await self.body())
+            if _fits(notice, kind, fields):
+                return notice  # type: ignore[return-value]
+            if isinstance(notice, Goodbye):
+                raise ConnectionError(notice.reason)
+            if not isinstance(notice, Beat):
+                self._notices.append(notice)
+
+    async def ask(self, kind: type[T], request: Any) -> T:
+        """Send a request and return its answer."""
+        self.send(request)
+        return await self.next(kind, request=request.request)
+
+    def number(self) -> int:
+        self._request += 1
+        return self._request
+
+    # --- what most tests do ------------------------------------------------------------------------
+
+    async def open(self, pubend: str, publisher: str = "desk") -> PublisherOpened:
+        opened = await self.ask(PubendOpened, OpenPubend(self.number(), pubend))
+        return await self.ask(
+            PublisherOpened, OpenPublisher(self.number(), opened.pubend, publisher)
+        )
+
+    async def publish(
+        self, pubend: str, session: int, first: int, count: int = 1, payload: bytes = b""
+    ) -> Published:
+        number = self.send_publish(pubend, session, first, count, payload)
+        return await self.next(Published, request=number)
+
+    def send_publish(
+        self, pubend: str, session: int, first: int, count: int = 1, payload: bytes = b""
+    ) -> int:
+        """Publish without waiting for the answer; return the number of the request."""
+        events: Events = tuple(({"n": first + place}, payload) for place in range(count))
+        number = self.number()
+        self.send(Publish(number, PubendId(pubend), "desk", session, first, events))
+        return number
+
+    async def published(self, count: int) -> int:
+        """Wait for so many acknowledged events; return how many came."""
+        found = 0
+        while found < count:
+            found += len((await self.next(Published)).ticks)
+        return found
+
+    def kept(self, kind: type) -> list[Any]:
+        """Return the notices of a kind that came and were not asked for."""
+        return [notice for notice in self._notices if isinstance(notice, kind)]
+
+    async def subscribe(self, subscription: str, text: str = "", **options: Any) -> Subscribed:
+        """Subscribe and wait until it has started everywhere."""
+        options.setdefault("credit", 100_000)
+        request = Subscribe(self.number(), subscription, text, **options)
+        return await self.ask(Subscribed, request)
+
+    async def events(self, count: int) -> list[int]:
+        """Return the numbers of the next events."""
+        found: list[int] = []
+        while len(found) < count:
+            delivery = await self.next(Delivery)
+            for pubend, publication in delivery.events:
+                found.append(int(publication.attributes["n"]))
+                self._position[pubend] = publication.tick
+        return found
+
+    def give_credit(self, subscription: str, events: int) -> None:
+        """Take so many more events."""
+        self.send(Credit(subscription, events))
+
+    def acknowledge(self, subscription: str, pubend: str) -> None:
+        """Say that all events of a pubend that came are done with."""
+        tick = self._position[PubendId(pubend)]
+        self.send(Ack(subscription, ((PubendId(pubend), tick),)))
+
+
+def _fits(notice: Any, kind: type, fields: dict[str, Any]) -> bool:
+    if not isinstance(notice, kind):
+        return False
+    return all(getattr(notice, name) == value for name, value in fields.items())

@@ -1,0 +1,177 @@
+"""What operators write: read as meant, or refused with the file, the key and what to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gapless.core.errors import UsageError
+from gapless.core.parameters import DEFAULTS
+from gapless.runtime import Address, LogFormat, config, generate, load_config, load_overlay
+from gapless.runtime import overlays as overlay_files
+
+OVERLAY = """
+overlay = "trading"
+delta = 0
+edges = [["paris", "london"]]
+[cells]
+paris = ["p1"]
+london = ["l1", "l2"]
+[addresses]
+p1 = "10.0.0.1:7400"
+"""
+
+
+def sample(docstring: str | None) -> str:
+    """Return the file that a docstring shows."""
+    assert docstring is not None
+    block = docstring.split("::\n", 1)[1]
+    lines = [line for line in block.splitlines() if line.startswith("    ") or not line]
+    return "\n".join(line.removeprefix("    ") for line in lines)
+
+
+def written(directory: Path, text: str, name: str = "broker.toml") -> Path:
+    path = directory / name
+    path.write_text(text)
+    return path
+
+
+def test_the_samples_of_the_documentation_are_read(tmp_path: Path) -> None:
+    overlay = load_overlay(written(tmp_path, sample(overlay_files.__doc__), "trading.toml"))
+    assert overlay.name == "trading"
+    assert [name for name, _ in overlay.brokers] == ["l1", "l2", "p1", "t1"]
+    found = load_config(written(tmp_path, sample(config.__doc__)))
+    assert found.settings.name == "l1"
+    assert found.settings.cell == "london"
+    assert found.settings.overlay == overlay
+    assert found.settings.parameters.retention_s == 86_400
+    assert found.settings.advertise == Address("l1.example", 7_400)
+    assert found.log.format is LogFormat.TEXT
+
+
+def test_a_broker_needs_only_a_name_and_a_directory(tmp_path: Path) -> None:
+    found = load_config(written(tmp_path, 'name = "b7"\ndata = "store"')).settings
+    assert found.listen == Address("127.0.0.1", 7_400)
+    assert found.listen.is_loopback
+    assert found.data == tmp_path / "store"
+    assert found.parameters == DEFAULTS
+    assert found.metrics is None
+    assert found.overlay.brokers == [("b7", "c1")]
+
+
+def test_delta_is_that_of_the_overlay(tmp_path: Path) -> None:
+    written(tmp_path, OVERLAY, "overlay.toml")
+    path = written(tmp_path, 'name = "p1"\ndata = "d"\noverlay = "overlay.toml"')
+    assert load_config(path).settings.parameters.delta == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('data = "d"', "must be a key `name`"),
+        ('name = "b1"', "must be a key `data`"),
+        ('name = "b1"\ndata = "d"\nport = 1', "no key `port`; there are name, data, overlay"),
+        ('name = "b1"\ndata = 5', "at `data`"),
+        ('name = "b1"\ndata = "d"\n[log]\nlevel = "loud"', "at `log.level`"),
+        ('name = "b1"\ndata = "d"\n[log]\nfile = "x"', "at `log`"),
+        ('name = "b1"\ndata = "d"\nlisten = "nowhere:port"', "host:port"),
+        ('name = "b1"\ndata = "d"\nlisten = "x:99999"', "host:port"),
+        ('name = "b1"\ndata = "d"\n[parameters]\nheartbeat = 1', "no parameter heartbeat"),
+        ('name = "b1"\ndata = "d"\n[parameters]\nheartbeat_ms = true', "a whole number"),
+        ('name = "b1"\ndata = "d"\n[parameters]\nordered_sessions = 1', "true or false"),
+        ('name = "b1"\ndata = "d"\n[parameters]\nheartbeat_ms = 9999', "session_dead_ms"),
+        ('name = "b9"\ndata = "d"\noverlay = "overlay.toml"', "no broker b9"),
+        ('name = "p1"\ndata = "d"\ncell = "rome"\noverlay = "overlay.toml"', "'paris'"),
+        ('name = "p1"\ndata = "d"\noverlay = "overlay.toml"\n[parameters]\ndelta = 2', "delta"),
+        ('name = "b@1"\ndata = "d"', "no name"),
+        ("name = ", "is not TOML"),
+    ],
+)
+def test_a_mistake_is_refused_with_the_file_and_what_to_do(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    written(tmp_path, OVERLAY, "overlay.toml")
+    path = written(tmp_path, text)
+    with pytest.raises(UsageError, match=re.escape(problem)) as caught:
+        load_config(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.toml cannot be read: No such file"):
+        load_config(tmp_path / "none.toml")
+    path = written(tmp_path, 'name = "b1"\ndata = "d"\noverlay = "gone.toml"')
+    with pytest.raises(UsageError, match=r"gone\.toml cannot be read"):
+        load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (OVERLAY.replace('["paris", "london"]', '["paris", "rome"]'), "rome, which is no cell"),
+        (OVERLAY.replace('"l1", "l2"', '"p1"'), "the broker p1 stands in"),
+        (OVERLAY + 'x9 = "10.0.0.9:1"', "x9, which is a broker of no cell"),
+        (OVERLAY.replace("edges", "edge"), "no key `edge`"),
+        (OVERLAY.replace('[["paris", "london"]]', "[]"), "not connected"),
+        ("edges = []", "must be a key `cells`"),
+    ],
+)
+def test_a_mistake_in_the_overlay_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    path = written(tmp_path, text, "overlay.toml")
+    with pytest.raises(UsageError, match=re.escape(problem)) as caught:
+        load_overlay(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "edges"),
+    [
+        ("line:1", set()),
+        ("line:3", {("c1", "c2"), ("c2", "c3")}),
+        ("star:4", {("c1", "c2"), ("c1", "c3"), ("c1", "c4")}),
+        ("tree:3x1", set()),
+        ("tree:1x3", {("c1", "c2"), ("c2", "c3")}),
+        (
+            "tree:2x3",
+            {("c1", "c2"), ("c1", "c3"), ("c2", "c4"), ("c2", "c5"), ("c3", "c6"), ("c3", "c7")},
+        ),
+    ],
+)
+def test_a_few_words_stand_for_a_tree(words: str, edges: set[tuple[str, str]]) -> None:
+    overlay = generate(words)
+    found = {
+        (cell.name, neighbour)
+        for cell in overlay.topology.cells
+        for neighbour in cell.neighbours
+        if cell.name < neighbour
+    }
+    assert found == edges
+    assert overlay.brokers == [(f"b{each}", f"c{each}") for each in range(1, len(edges) + 2)]
+
+
+def test_brokers_are_listed_as_people_count() -> None:
+    names = [name for name, _ in generate("line:12").brokers]
+    assert names[-3:] == ["b10", "b11", "b12"]
+
+
+@pytest.mark.parametrize(
+    "words", ["", "line", "line:0", "line:x", "ring:3", "tree:2", "tree:0x2", "tree:2x0", "line:-1"]
+)
+def test_words_that_stand_for_no_tree_are_refused(words: str) -> None:
+    with pytest.raises(UsageError):
+        generate(words)
+
+
+@pytest.mark.parametrize("words", ["line:1001", "star:999999", "tree:10x999999", "tree:999999x2"])
+def test_an_overlay_above_the_limit_of_cells_is_refused(words: str) -> None:
+    with pytest.raises(UsageError, match="1 to 1,000 cells"):
+        generate(words)
+
+
+@pytest.mark.parametrize("words", ["line:3", "star:11", "tree:2x3"])
+def test_an_overlay_that_was_written_is_read_as_the_same(words: str, tmp_path: Path) -> None:
+    overlay = generate(words)
+    overlay.addresses["b1"] = Address("::1", 7_400)
+    assert load_overlay(written(tmp_path, overlay.to_toml(), "o.toml")) == overlay

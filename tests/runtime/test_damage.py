@@ -1,0 +1,58 @@
+"""What is damaged on disk is refused with the reason; the rest starts."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from gapless.core.ids import PubendId
+from gapless.messages.clients import OpenPubend, OpenPublisher, Publish, ReadLog, Refused
+from tests.runtime.nodes import run, world
+from tests.runtime.raw_client import RawClient
+
+
+def damage(directory: Path, pubend: str) -> None:
+    """Change a record of a pubend without its checksum."""
+    with closing(sqlite3.connect(directory / "broker.db")) as database:
+        changed = database.execute(
+            "UPDATE records SET body = CAST(body || x'00' AS BLOB) WHERE key LIKE ?",
+            (f'["pubend","{pubend}%',),
+        )
+        assert changed.rowcount == 1
+        database.commit()
+
+
+def test_a_damaged_pubend_is_refused_and_the_rest_starts(tmp_path: Path) -> None:
+    async def first_life() -> None:
+        async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
+            for pubend in ("quotes", "trades"):
+                opened = await client.open(pubend)
+                await client.publish(pubend, opened.session, 1, count=3)
+
+    async def second_life() -> None:
+        async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
+            assert list(brokers["b1"].refused) == ["pubend trades"]
+            assert brokers["b1"].health().refused
+            for request in (
+                OpenPubend(11, "trades"),
+                OpenPublisher(12, PubendId("trades"), "desk"),
+                Publish(13, PubendId("trades"), "desk", 1, 4, (({"n": 4}, b""),)),
+                ReadLog(14, PubendId("trades"), "", 0, 2**62),
+            ):
+                refused = await client.ask(Refused, request)
+                assert "could not be brought back" in refused.reason
+            opened = await client.open("quotes")
+            assert opened.last_sequence == 3
+            await client.publish("quotes", opened.session, 4)
+
+    run(first_life())
+    damage(tmp_path / "b1", "trades")
+    run(second_life())
+    run(second_life_again(tmp_path))
+
+
+async def second_life_again(directory: Path) -> None:
+    """Nothing damaged was repaired or lost by starting."""
+    async with world(data=directory) as brokers:
+        assert list(brokers["b1"].refused) == ["pubend trades"]

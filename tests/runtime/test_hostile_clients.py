@@ -1,0 +1,188 @@
+"""Requests that are well formed and make no sense: answered or refused, never the broker's end.
+
+A client chooses every number and text of its requests. Here it chooses badly: extremes of 64 bits,
+empty names, filters that are none, names of others. The machine takes them one after the other,
+with a store that answers at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from gapless.broker import Broker
+from gapless.core.errors import ProtocolError
+from gapless.core.ids import PubendId
+from gapless.core.machine import (
+    Asked,
+    ClientDown,
+    ClientUp,
+    Event,
+    Fetch,
+    Fetched,
+    Moment,
+    Tell,
+    Write,
+    Written,
+)
+from gapless.core.parameters import DEFAULTS
+from gapless.messages.clients import OpenPubend, OpenPublisher, Publish, PublisherOpened
+from gapless.messages.records import Append, LogRow, Trim
+from gapless.runtime import generate
+from gapless.wire import CLIENT_REQUESTS, Beat, Goodbye
+from gapless.wire.codec import Request
+from tests.cases import scaled
+
+KINDS = [kind for kind in get_args(Request) if kind not in {Beat, Goodbye}]
+
+INTEGERS = (0, 1, -1, 2, 17, 255, 2**31, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64 - 1)
+TEXTS = (
+    *("", "a", "trades", "quotes", "desk", "b1", "b2", "c1", "c2", "TRUE", "FALSE", "n > 5"),
+    *("n > ", "nowhere", "x" * 300, "#", "trades#2", "a@b", "\0", "n = 1 OR n <> 1", "\u2028"),
+)
+
+
+class Hand:
+    """Draws values for the fields of a struct."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice = random.Random(seed)
+        self._bold = self._dice.random() < 0.5
+        """Whether it likes extremes."""
+
+    def request(self) -> Any:
+        return self.value(msgspec.inspect.type_info(self._dice.choice(KINDS)))
+
+    def value(self, info: Any) -> Any:
+        dice, kinds = self._dice, msgspec.inspect
+        match info:
+            case kinds.StructType():
+                drawn = [self.value(field.type) for field in info.fields]
+                return [info.tag, *drawn] if info.tag else drawn
+            case kinds.NamedTupleType():
+                if dice.random() < 0.8:
+                    return [dice.choice(["trades", "quotes"]), 1]
+                return [self.value(field.type) for field in info.fields]
+            case kinds.IntType():
+                return dice.choice(INTEGERS if self._bold else INTEGERS[:5])
+            case kinds.StrType():
+                return dice.choice(TEXTS)
+            case kinds.BytesType():
+                return dice.choice([b"", b"\0\xff", bytes(1_000)])
+            case kinds.BoolType():
+                return dice.random() < 0.5
+            case kinds.FloatType():
+                return dice.choice([0.0, -1.5, float("inf"), float("nan")])
+            case kinds.EnumType():
+                return dice.choice(list(info.cls)).value
+            case kinds.UnionType():
+                return self.value(dice.choice(info.types))
+            case kinds.NoneType():
+                return None
+            case kinds.VarTupleType():
+                return [self.value(info.item_type) for _ in range(dice.choice([0, 1, 2, 3]))]
+            case kinds.TupleType():
+                return [self.value(each) for each in info.item_types]
+            case kinds.DictType():
+                return {
+                    self.value(info.key_type): self.value(info.value_type)
+                    for _ in range(dice.choice([0, 1, 2]))
+                }
+        raise AssertionError(f"{info} is not drawn yet")
+
+
+class Life:
+    """A broker with a store that is always right, and clients that are not."""
+
+    def __init__(self) -> None:
+        around = generate("line:2").topology.neighbourhood("c1", DEFAULTS.reach)
+        self._now = 1_000_000
+        self._rows: dict[PubendId, list[LogRow]] = {}
+        self._broker = Broker("b1", "c1", DEFAULTS, around, [], self._moment())
+        self.session = 0
+        """The session of the publisher that was opened last."""
+        self.happen(None)
+
+    def open(self, client: str, pubend: str) -> None:
+        self.happen(Asked(client, OpenPubend(1, pubend)))
+        self.happen(Asked(client, OpenPublisher(2, PubendId(pubend), "desk")))
+
+    def _moment(self) -> Moment:
+        return Moment(self._now, 1_700_000_000_000_000 + self._now)
+
+    def happen(self, event: Event) -> None:
+        events = deque([event])
+        while events:
+            event = events.popleft()
+            for effect in self._broker.step(event, self._moment()):
+                if isinstance(effect, Tell) and isinstance(effect.notice, PublisherOpened):
+                    self.session = effect.notice.session
+                elif isinstance(effect, Write):
+                    self._write(effect)
+                    events.append(Written(effect.ticket))
+                elif isinstance(effect, Fetch):
+                    events.append(self._fetched(effect))
+
+    def pass_time(self, microseconds: int) -> None:
+        end = self._now + microseconds
+        while (due := self._broker.next_timer()) is not None and due <= end:
+            self._now = max(self._now, due)
+            self.happen(None)
+        self._now = end
+
+    def _write(self, write: Write) -> None:
+        for change in write.changes:
+            if isinstance(change, Append):
+                self._rows.setdefault(change.row.pubend, []).append(change.row)
+                _storable(change.row.first, change.row.last)
+            elif isinstance(change, Trim):
+                _storable(change.up_to)
+
+    def _fetched(self, fetch: Fetch) -> Fetched:
+        _storable(fetch.low, fetch.high)
+        rows = self._rows.get(fetch.pubend, [])
+        found = [row for row in rows if row.last >= fetch.low and row.first <= fetch.high]
+        return Fetched(fetch.ticket, tuple(found))
+
+
+def _storable(*ticks: int) -> None:
+    """A tick is a column of the store: 64 bits with a sign."""
+    for tick in ticks:
+        assert -(2**63) <= tick < 2**63
+
+
+def play(seed: int, requests: int) -> int:
+    """Let clients ask what they draw; return how many requests came through the codec."""
+    dice, hand, life = random.Random(seed), Hand(seed), Life()
+    clients = ["one.1", "two.2"]
+    for client in clients:
+        life.happen(ClientUp(client))
+    life.open(clients[0], "trades")
+    understood = 0
+    for number in range(requests):
+        body = msgspec.msgpack.encode(hand.request())
+        try:
+            request = CLIENT_REQUESTS.decode(body)
+        except ProtocolError:
+            continue
+        understood += 1
+        if isinstance(request, Publish) and dice.random() < 0.8:
+            request = msgspec.structs.replace(request, publisher="desk", session=life.session)
+        life.happen(Asked(dice.choice(clients), request))
+        life.pass_time(dice.choice([0, 1_000, 700_000]))
+        if dice.random() < 0.02:
+            place = dice.randrange(2)
+            life.happen(ClientDown(clients[place]))
+            clients[place] = f"again.{number}"
+            life.happen(ClientUp(clients[place]))
+    life.pass_time(20_000_000)
+    return understood
+
+
+@pytest.mark.parametrize("seed", range(scaled(20)))
+def test_no_request_that_can_be_read_ends_the_broker(seed: int) -> None:
+    assert play(seed, requests=150) > 20

@@ -1,0 +1,111 @@
+"""Links: who dials, again and again, and what is a link and what is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gapless.core.machine import LinkDown, LinkUp
+from gapless.core.parameters import Parameters
+from gapless.runtime.backoff import Backoff
+from gapless.wire import Introduce, Role, Welcome, decode_greeting
+from tests.runtime.nodes import LOOPS, run, until, world
+from tests.runtime.raw_client import RawClient
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_all_brokers_of_a_neighbourhood_are_linked_once(loop: str) -> None:
+    async def scenario() -> None:
+        async with world("line:3") as brokers:
+            nodes = brokers.nodes.values()
+            await until(lambda: all(len(node.links.open_peers) == 2 for node in nodes))
+            dialled = {name: node.links.dials > 0 for name, node in brokers.nodes.items()}
+            assert dialled == {"b1": True, "b2": True, "b3": False}
+
+    run(scenario(), loop)
+
+
+def test_a_broker_dials_until_its_peer_is_there_and_again_when_it_was_gone(tmp_path: Path) -> None:
+    parameters = Parameters(redial_ms=1, redial_max_ms=20)
+
+    async def scenario() -> None:
+        async with world("line:2", tmp_path, parameters) as brokers:
+            await until(lambda: brokers["b1"].links.open_peers == ["b2"])
+            for _ in range(3):
+                await brokers["b2"].kill()
+                await until(lambda: not brokers["b1"].links.open_peers)
+                dials = brokers["b1"].links.dials
+                await until(lambda: brokers["b1"].links.dials > dials + 2)  # noqa: B023
+                await brokers.start("b2")
+                await until(lambda: brokers["b1"].links.open_peers == ["b2"])
+
+    run(scenario())
+
+
+def test_a_second_connection_of_a_peer_replaces_the_first() -> None:
+    async def scenario() -> None:
+        async with world("line:2") as brokers:
+            node = brokers["b2"]
+            await until(lambda: node.links.open_peers == ["b1"])
+            await brokers["b1"].stop()
+            await until(lambda: not node.links.open_peers)
+            happened: list[object] = []
+            node.links.happen = happened.append
+            introduction = Introduce(Role.BROKER, "b1", overlay="gapless")
+            made = []
+            for _ in range(2):
+                peer = RawClient(node.url)
+                await peer.connect()
+                peer.send_greeting(introduction)
+                assert isinstance(decode_greeting(await peer.body()), Welcome)
+                made.append(peer)
+            assert happened == [LinkUp("b1"), LinkDown("b1"), LinkUp("b1")]
+            assert node.links.open_peers == ["b1"]
+            for peer in made:
+                await peer.close()
+            await until(lambda: not node.links.open_peers)
+            assert happened[3:] == [LinkDown("b1")]
+
+    run(scenario())
+
+
+def test_a_link_on_which_nothing_comes_is_closed() -> None:
+    parameters = Parameters(session_dead_ms=50, heartbeat_ms=10, link_silent_ms=60)
+
+    async def scenario() -> None:
+        async with world("line:2", parameters=parameters) as brokers:
+            node = brokers["b2"]
+            await until(lambda: node.links.open_peers == ["b1"])
+            await brokers["b1"].stop()
+            silent = RawClient(node.url)
+            await silent.connect()
+            silent.send_greeting(Introduce(Role.BROKER, "b1", overlay="gapless"))
+            await until(lambda: node.links.open_peers == ["b1"])
+            await until(lambda: not node.links.open_peers)
+            await silent.close()
+
+    run(scenario())
+
+
+def test_who_is_no_neighbour_any_more_loses_its_link() -> None:
+    async def scenario() -> None:
+        async with world("line:3") as brokers:
+            node = brokers["b1"]
+            await until(lambda: node.links.open_peers == ["b2", "b3"])
+            node.relink(("b2",))
+            assert node.links.open_peers == ["b2"]
+            dials = node.links.dials
+            node.relink(("b2", "b3"))
+            await until(lambda: node.links.open_peers == ["b2", "b3"])
+            assert node.links.dials > dials
+
+    run(scenario())
+
+
+def test_waits_grow_up_to_a_bound_and_are_never_below_half_of_it() -> None:
+    for draw in (lambda: 0.0, lambda: 0.999):
+        backoff = Backoff(0.05, 5.0, draw)
+        waits = [backoff.next_s() for _ in range(12)]
+        assert waits == sorted(waits)
+        assert 2.5 <= waits[-1] <= 5.0

@@ -1,0 +1,144 @@
+"""What a broker shows of itself: metrics, health, and what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gapless.runtime import Address, Health, LogFormat, Node
+from gapless.runtime.logs import JsonLines, TextLines, Voice, set_up_logs
+from tests.runtime.nodes import LOOPS, run, until, world
+from tests.runtime.raw_client import RawClient
+
+
+async def get(node: Node, path: str, method: str = "GET") -> tuple[str, bytes]:
+    """Return the first line and the body of an answer."""
+    assert node.metrics_address is not None
+    reader, writer = await asyncio.open_connection(*node.metrics_address)
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head.split(b"\r\n")[0].decode(), body
+
+
+async def samples(node: Node) -> dict[str, float]:
+    _, body = await get(node, "/metrics")
+    return {
+        sample.name + ",".join(f" {key}={value}" for key, value in sorted(sample.labels.items())):
+        sample.value
+        for family in text_string_to_metric_families(body.decode())
+        for sample in family.samples
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_metrics_count_what_happened(loop: str) -> None:
+    async def scenario() -> None:
+        async with world("line:1") as brokers:
+            node = brokers["b1"]
+            await node.stop()
+            node = await brokers.start("b1", metrics=Address(), restarts=3)
+            async with RawClient(node.url) as client:
+                opened = await client.open("trades")
+                await client.subscribe("all", "n > 5")
+                await client.publish("trades", opened.session, 1, count=10)
+                await client.events(5)
+                found = await samples(node)
+            assert found["gapless_events_published_total"] == 10
+            assert found["gapless_events_delivered_total"] == 5
+            assert found["gapless_clients"] == 1
+            assert found["gapless_pubends"] == 1
+            assert found["gapless_subscriptions"] == 1
+            assert found["gapless_restarts"] == 3
+            assert found["gapless_links_open"] == found["gapless_links_wanted"] == 0
+            assert found["gapless_frames_total connection=client, direction=in"] >= 4
+            assert found["gapless_bytes_total connection=client, direction=out"] > 100
+            assert found["gapless_step_seconds_count"] > 5
+            assert 0 < found["gapless_commits_total"] <= found["gapless_writes_total"]
+            assert found["gapless_log_bytes pubend=trades"] > 100
+            assert found["gapless_log_top_tick pubend=trades"] > 0
+
+    run(scenario(), loop)
+
+
+def test_health_names_the_broker_its_links_and_those_that_are_missing() -> None:
+    async def scenario() -> None:
+        async with world("line:3") as brokers:
+            await brokers["b2"].stop()
+            node = await brokers.start("b2", metrics=Address())
+            await brokers["b3"].stop()
+            await until(lambda: node.links.open_peers == ["b1"])
+            status, body = await get(node, "/healthz")
+            health = msgspec.json.decode(body, type=Health)
+            assert status == "HTTP/1.1 200 OK"
+            assert (health.broker, health.cell, health.status) == ("b2", "c2", "ok")
+            assert health.life == node.broker.context.identity.life
+            assert (health.links, health.links_missing) == (["b1"], ["b3"])
+            assert health.url == node.url
+
+    run(scenario())
+
+
+def test_what_is_no_page_is_answered_and_hurts_nobody() -> None:
+    async def scenario() -> None:
+        async with world("line:1") as brokers:
+            await brokers["b1"].stop()
+            node = await brokers.start("b1", metrics=Address())
+            assert (await get(node, "/"))[0] == "HTTP/1.1 404 Not Found"
+            assert (await get(node, "/metrics", "POST"))[0] == "HTTP/1.1 405 Method Not Allowed"
+            assert (await get(node, "/healthz", "HEAD")) == ("HTTP/1.1 200 OK", b"")
+            assert (await get(node, "a b c"))[0] == "HTTP/1.1 400 Bad Request"
+            assert (await get(node, "/" + "x" * 9_000))[0].startswith("HTTP/1.1 4")
+            assert (await get(node, "/healthz?verbose"))[0] == "HTTP/1.1 200 OK"
+
+    run(scenario())
+
+
+def record(message: str, **fields: object) -> logging.LogRecord:
+    made = logging.makeLogRecord({"msg": message, "levelname": "INFO", "created": 0, "msecs": 7})
+    made.gapless_fields = fields
+    return made
+
+
+def test_a_line_of_json_has_its_fields() -> None:
+    line = json.loads(JsonLines().format(record("link is up", peer="b2", count=3)))
+    assert line == {
+        "time": "1970-01-01T00:00:00.007Z",
+        "level": "info",
+        "message": "link is up",
+        "peer": "b2",
+        "count": 3,
+    }
+
+
+def test_a_line_of_text_quotes_what_would_be_misread() -> None:
+    line = TextLines().format(record("link is down", peer="b2", reason='a "b"\nc'))
+    assert line.endswith(r'link is down                     peer=b2 reason="a \"b\"\nc"')
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("shape", LogFormat)
+def test_logs_go_to_standard_error(
+    shape: LogFormat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = logging.getLogger("gapless")
+    try:
+        set_up_logs("warning", shape)
+        Voice(broker="b1").info("not this")
+        Voice(broker="b1").warning("but this", peer="b2")
+    finally:
+        log.handlers.clear()
+        log.setLevel(logging.NOTSET)
+        log.propagate = True
+    found = capsys.readouterr()
+    assert not found.out
+    assert "but this" in found.err
+    assert "b2" in found.err
+    assert "not this" not in found.err

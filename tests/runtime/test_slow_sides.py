@@ -1,0 +1,160 @@
+"""Who does not keep up is held, told or let go; the others do not notice."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gapless.core.machine import LinkFree, LinkFull
+from gapless.core.parameters import Parameters
+from gapless.messages.clients import Delivery
+from gapless.messages.overlay import Relayed
+from gapless.wire import LINK_PACKETS, Farewell
+from tests.runtime.nodes import LOOPS, run, until, world
+from tests.runtime.raw_client import RawClient
+
+LARGE = bytes(200_000)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_client_that_does_not_read_is_dismissed_and_others_go_on(loop: str) -> None:
+    parameters = Parameters(queue_bytes_max=65_536, client_beat_ms=5_000)
+
+    async def scenario() -> None:
+        async with (
+            world(parameters=parameters) as brokers,
+            RawClient(brokers["b1"].url) as publisher,
+            RawClient(brokers["b1"].url) as reader,
+            RawClient(brokers["b1"].url) as sleeper,
+        ):
+            opened = await publisher.open("trades")
+            await reader.subscribe("all")
+            await sleeper.subscribe("more")
+            clients = brokers["b1"].clients
+            number = 0
+            while len(clients) == 3:
+                number += 1
+                await publisher.publish("trades", opened.session, number, payload=LARGE)
+                assert await reader.events(1) == [number]
+                assert number < 1_000
+            assert clients.waiting_bytes < 4 * 65_536
+            goodbye = await sleeper.goodbye_or_reset()
+            assert goodbye is None or goodbye.farewell is Farewell.DISMISSED
+
+    run(scenario(), loop)
+
+
+def test_a_client_that_stays_behind_for_some_beats_is_dismissed() -> None:
+    parameters = Parameters(queue_bytes_max=16_777_216, client_beat_ms=100)
+
+    async def scenario() -> None:
+        async with (
+            world(parameters=parameters) as brokers,
+            RawClient(brokers["b1"].url) as publisher,
+            RawClient(brokers["b1"].url) as sleeper,
+        ):
+            opened = await publisher.open("trades")
+            await sleeper.subscribe("all")
+            number = 0
+            clients = brokers["b1"].clients
+            while not any(each.connection.is_full for each in clients):
+                number += 1
+                await publisher.publish("trades", opened.session, number, payload=LARGE)
+                sleeper.beat()
+            await until(lambda: (publisher.beat(), sleeper.beat(), len(clients) == 1)[2])
+
+    run(scenario())
+
+
+def test_a_reader_that_pauses_and_goes_on_gets_everything() -> None:
+    async def scenario() -> None:
+        async with (
+            world(parameters=Parameters(queue_bytes_max=1_048_576)) as brokers,
+            RawClient(brokers["b1"].url) as publisher,
+            RawClient(brokers["b1"].url) as reader,
+        ):
+            opened = await publisher.open("trades")
+            await reader.subscribe("all", credit=40)
+            for number in range(1, 41):
+                await publisher.publish("trades", opened.session, number, payload=LARGE)
+            assert await reader.events(40) == list(range(1, 41))
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_machine_is_told_when_a_link_is_full_and_when_it_is_free(loop: str) -> None:
+    parameters = Parameters(queue_bytes_max=65_536)
+
+    async def scenario() -> None:
+        async with world("line:2", parameters=parameters) as brokers:
+            node = brokers["b1"]
+            await until(lambda: node.links.open_peers and brokers["b2"].links.open_peers)
+            told: list[object] = []
+            link = node.links.link("b2")
+            other = brokers["b2"].links.link("b1")
+            assert link is not None
+            assert other is not None
+            node.links.happen = told.append
+            other.connection.hold()
+            packet = LINK_PACKETS.encode(Relayed((), 0, 0, 0, bytes(50_000)))
+            while LinkFull("b2") not in told:
+                link.connection.send(packet)
+                link.connection.flush()
+                await asyncio.sleep(0)
+            assert link.connection.waiting_bytes > 65_536
+            assert LinkFree("b2") not in told
+            other.connection.go_on()
+            await until(lambda: LinkFree("b2") in told)
+            assert node.links.open_peers == ["b2"]
+
+    run(scenario(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_publishers_are_not_read_from_while_the_disk_is_behind(loop: str, tmp_path: Path) -> None:
+    parameters = Parameters(unwritten_bytes_max=100_000)
+
+    async def scenario() -> None:
+        async with (
+            world(data=tmp_path, parameters=parameters) as brokers,
+            RawClient(brokers["b1"].url) as publisher,
+        ):
+            opened = await publisher.open("trades")
+            held = _count_calls(brokers["b1"].clients, "hold")
+            for number in range(1, 51):
+                publisher.send_publish("trades", opened.session, number, payload=LARGE)
+            assert await publisher.published(50) == 50
+            assert held, "the disk was never behind"
+            assert not any(each.held for each in brokers["b1"].clients)
+            await publisher.subscribe("all", durable=True)
+
+    run(scenario(), loop)
+
+
+def _count_calls(thing: object, name: str) -> list[str]:
+    """Note every call of a method, which goes on as it is."""
+    calls: list[str] = []
+    method = getattr(thing, name)
+
+    def noted() -> None:
+        calls.append(name)
+        method()
+
+    setattr(thing, name, noted)
+    return calls
+
+
+def test_a_client_gets_no_more_events_than_it_gave_credit_for() -> None:
+    async def scenario() -> None:
+        async with world() as brokers, RawClient(brokers["b1"].url) as client:
+            opened = await client.open("trades")
+            await client.subscribe("some", credit=3)
+            await client.publish("trades", opened.session, 1, count=10)
+            assert await client.events(3) == [1, 2, 3]
+            await client.subscribe("sync", credit=0)
+            assert not client.kept(Delivery)
+
+    run(scenario())

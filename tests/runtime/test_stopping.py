@@ -1,0 +1,146 @@
+"""How a life ends: in order, or because it cannot go on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gapless.core.errors import DiskFullError, InUseError, UsageError
+from gapless.core.machine import Asked, Event, Moment
+from gapless.core.parameters import Parameters
+from gapless.runtime import Address, MachineError, Node, Settings
+from gapless.wire import Farewell
+from tests.runtime.nodes import LOOPS, run, until, world
+from tests.runtime.raw_client import RawClient
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_broker_that_stops_answers_what_it_was_asked_and_says_goodbye(
+    loop: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
+            opened = await client.open("trades")
+            writes = brokers["b1"].writes
+            client.send_publish("trades", opened.session, 1, count=100)
+            await until(lambda: brokers["b1"].writes > writes or brokers["b1"].unwritten_bytes)
+            await brokers["b1"].stop()
+            assert await client.published(100) == 100
+            assert (await client.goodbye()).farewell is Farewell.STOPPING
+
+    run(scenario(), loop)
+
+
+def test_a_stopped_broker_can_be_reached_no_more_and_lets_its_directory_go(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with world(data=tmp_path) as brokers:
+            url = brokers["b1"].url
+            await brokers["b1"].stop()
+            await brokers["b1"].stop()
+            with pytest.raises(OSError, match="refused|failed"):
+                await RawClient(url).connect()
+            await brokers.start("b1")
+
+    run(scenario())
+
+
+def test_a_directory_that_another_broker_uses_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with world(data=tmp_path) as brokers:
+            with pytest.raises(InUseError):
+                await brokers.make("b1").start()
+            assert brokers["b1"].is_running
+
+    run(scenario())
+
+
+def test_an_address_that_is_taken_is_refused_with_what_to_do() -> None:
+    async def scenario() -> None:
+        async with world() as brokers:
+            taken = Address.parse(brokers["b1"].url)
+            with pytest.raises(UsageError, match="listen"):
+                await Node(Settings(listen=taken)).start()
+
+    run(scenario())
+
+
+def test_a_step_that_breaks_ends_the_broker_and_says_at_which_event(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failures: list[BaseException] = []
+
+    async def scenario() -> None:
+        node = Node(Settings(), on_failure=failures.append)
+        await node.start()
+        async with RawClient(node.url) as client:
+            step_all = node.broker.step_all
+
+            def broken(events: Iterable[Event], moment: Moment) -> list[Any]:
+                if any(isinstance(event, Asked) for event in events):
+                    raise ZeroDivisionError("planted")
+                return step_all(events, moment)
+
+            node.driver.step_all = broken
+            client.beat()
+            client.send_publish("trades", 1, 1)
+            await until(lambda: node.failure is not None)
+            assert isinstance(node.failure, MachineError)
+            assert "Publish" in str(node.failure)
+            assert not node.is_running
+            assert await client.goodbye_or_reset() is None
+        await node.stop()
+
+    with caplog.at_level(logging.ERROR, "gapless"):
+        run(scenario())
+    assert [type(each.__cause__) for each in failures] == [ZeroDivisionError]
+    assert "broker stops" in caplog.text
+
+
+def test_a_disk_that_fails_ends_the_broker(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
+            await client.open("trades")
+            node = brokers["b1"]
+            node.disk_failed(DiskFullError("no space left"))
+            assert isinstance(node.failure, DiskFullError)
+            assert await client.goodbye_or_reset() is None
+
+    run(scenario())
+
+
+def test_a_broker_says_so_when_it_is_open_to_other_computers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(host: str) -> None:
+        node = Node(Settings(listen=Address(host, 0)))
+        await node.start()
+        await node.stop()
+
+    with caplog.at_level(logging.WARNING, "gapless"):
+        run(scenario("127.0.0.1"))
+        assert not caplog.records
+        run(scenario("0.0.0.0"))  # noqa: S104 - that is the point
+    assert "open to other computers" in caplog.text
+
+
+def test_acknowledgements_are_on_disk_after_a_stop(tmp_path: Path) -> None:
+    parameters = Parameters(ack_ms=60_000, ack_memory_ms=200_000, left_memory_s=300)
+
+    async def scenario(begin: int, expected: list[int]) -> None:
+        async with (
+            world(data=tmp_path, parameters=parameters) as brokers,
+            RawClient(brokers["b1"].url) as client,
+        ):
+            opened = await client.open("trades")
+            await client.subscribe("all", durable=True)
+            await client.publish("trades", opened.session, begin)
+            assert await client.events(len(expected)) == expected
+            client.acknowledge("all", "trades")
+            await client.subscribe("sync")
+
+    run(scenario(1, [1]))
+    run(scenario(2, [2]))

@@ -1,0 +1,209 @@
+"""What cannot be understood closes its connection, with a reason, and hurts nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+
+from gapless.core.ids import PubendId
+from gapless.core.parameters import Parameters
+from gapless.messages.clients import Credit, Publish, Subscribe
+from gapless.wire import (
+    CLIENT_REQUESTS,
+    VERSIONS,
+    Farewell,
+    Goodbye,
+    Introduce,
+    Role,
+    Welcome,
+    encode_greeting,
+)
+from tests.runtime.nodes import LOOPS, run, until, world
+from tests.runtime.raw_client import RawClient
+
+INTRODUCTION = bytes(encode_greeting(Introduce(Role.CLIENT, "stranger")))
+
+UNINTELLIGIBLE = {
+    "noise": b"GET / HTTP/1.1\r\n\r\n",
+    "a frame that is no msgpack": b"\0\0\0\3\xc1\xc1\xc1",
+    "a frame that is no greeting": b"\0\0\0\1\x05",
+    "an empty frame": b"\0\0\0\0",
+    "a request before the introduction": bytes(CLIENT_REQUESTS.encode(Credit("desk", 1))),
+    "a welcome instead of an introduction": bytes(
+        encode_greeting(Welcome(1, "b1", "c1", 1, 1, ""))
+    ),
+    "a second introduction": INTRODUCTION * 2,
+    "a frame that is too large": INTRODUCTION + b"\x7f\0\0\0",
+    "a request of another type": INTRODUCTION + b"\0\0\0\2\xa2no",
+    "noise after the introduction": INTRODUCTION + b"\0\0\0\x09" + b"\xff" * 9,
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("what", UNINTELLIGIBLE)
+def test_what_is_not_understood_closes_only_its_connection(what: str, loop: str) -> None:
+    async def scenario() -> None:
+        async with world() as brokers, RawClient(brokers["b1"].url) as bystander:
+            opened = await bystander.open("trades")
+            await bystander.subscribe("all")
+            stranger = RawClient(brokers["b1"].url)
+            await stranger.connect()
+            stranger.send_bytes(UNINTELLIGIBLE[what])
+            goodbye = await stranger.farewell()
+            assert goodbye.farewell is Farewell.NOT_UNDERSTOOD, goodbye
+            assert goodbye.reason
+            await stranger.close()
+            await bystander.publish("trades", opened.session, 1)
+            assert await bystander.events(1) == [1]
+            assert len(brokers["b1"].clients) == 1
+
+    run(scenario(), loop)
+
+
+def test_a_frame_above_the_limit_that_the_welcome_names_closes_the_connection() -> None:
+    async def scenario() -> None:
+        async with world() as brokers, RawClient(brokers["b1"].url) as client:
+            opened = await client.open("trades")
+            limit = client.welcome.frame_bytes_max
+            events = (({"n": 1}, bytes(limit)),)
+            client.send(Publish(9, PubendId("trades"), "desk", opened.session, 1, events))
+            goodbye = await client.goodbye()
+            assert goodbye.farewell is Farewell.NOT_UNDERSTOOD
+            assert f"{limit:,}" in goodbye.reason
+
+    run(scenario())
+
+
+async def refusal(url: str, introduction: Introduce) -> Goodbye:
+    stranger = RawClient(url)
+    await stranger.connect()
+    stranger.send_greeting(introduction)
+    goodbye = await stranger.goodbye()
+    await stranger.close()
+    return goodbye
+
+
+def test_a_client_of_another_version_is_turned_away() -> None:
+    async def scenario() -> None:
+        async with world() as brokers:
+            later = Introduce(Role.CLIENT, "later", versions=(max(VERSIONS) + 1,))
+            goodbye = await refusal(brokers["b1"].url, later)
+            assert goodbye.farewell is Farewell.NO_COMMON_VERSION
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("introduction", "why"),
+    [
+        (Introduce(Role.BROKER, "b1", overlay="another"), "overlay"),
+        (Introduce(Role.BROKER, "b9", overlay="gapless"), "b9"),
+        (Introduce(Role.BROKER, "b3", overlay="gapless"), "other way round"),
+        (Introduce(Role.BROKER, "b2", overlay="gapless"), "no neighbour"),
+    ],
+)
+def test_a_broker_that_does_not_belong_here_is_turned_away(
+    introduction: Introduce, why: str
+) -> None:
+    async def scenario() -> None:
+        async with world("line:3") as brokers:
+            goodbye = await refusal(brokers["b2"].url, introduction)
+            assert goodbye.farewell is Farewell.NOT_EXPECTED
+            assert why in goodbye.reason
+
+    run(scenario())
+
+
+def test_a_connection_beyond_the_limit_is_turned_away_until_another_goes() -> None:
+    async def scenario() -> None:
+        async with world(parameters=Parameters(connections_max=1)) as brokers:
+            url = brokers["b1"].url
+            async with RawClient(url):
+                goodbye = await refusal(url, Introduce(Role.CLIENT, "late"))
+                assert goodbye.farewell is Farewell.TOO_MANY
+            await until(lambda: not len(brokers["b1"].clients))
+            async with RawClient(url):
+                pass
+
+    run(scenario())
+
+
+def test_who_does_not_introduce_itself_is_let_go() -> None:
+    async def scenario() -> None:
+        async with world(parameters=Parameters(greeting_ms=20)) as brokers:
+            silent = RawClient(brokers["b1"].url)
+            await silent.connect()
+            assert (await silent.goodbye()).farewell is Farewell.SILENT
+            await silent.close()
+
+    run(scenario())
+
+
+def test_a_silent_client_is_let_go_and_one_that_beats_stays() -> None:
+    async def scenario() -> None:
+        parameters = Parameters(client_beat_ms=40)
+        async with (
+            world(parameters=parameters) as brokers,
+            RawClient(brokers["b1"].url) as beating,
+            RawClient(brokers["b1"].url) as silent,
+        ):
+            keeper = asyncio.create_task(beating.keep_beating(0.01))
+            assert (await silent.goodbye()).farewell is Farewell.SILENT
+            await beating.subscribe("all")
+            keeper.cancel()
+
+    run(scenario())
+
+
+def test_a_client_that_says_goodbye_is_gone_at_once() -> None:
+    async def scenario() -> None:
+        async with world() as brokers, RawClient(brokers["b1"].url) as client:
+            client.send(Goodbye(Farewell.DONE, "all is read"))
+            await until(lambda: not len(brokers["b1"].clients))
+
+    run(scenario())
+
+
+def test_random_bytes_never_stop_a_broker() -> None:
+    dice = random.Random(7)
+    request = bytes(CLIENT_REQUESTS.encode(Subscribe(1, "desk", "price > 5", durable=True)))
+
+    async def throw(connect: Callable[[], Awaitable[RawClient]]) -> None:
+        stranger = await connect()
+        damaged = bytearray(request)
+        for _ in range(dice.randint(1, 4)):
+            damaged[dice.randrange(4, len(damaged))] = dice.randrange(256)
+        stranger.send_bytes(bytes(damaged))
+        await stranger.close()
+
+    async def scenario() -> None:
+        async with world() as brokers:
+
+            async def connect() -> RawClient:
+                return await RawClient(brokers["b1"].url).__aenter__()
+
+            for _ in range(200):
+                await throw(connect)
+            async with RawClient(brokers["b1"].url) as bystander:
+                await bystander.subscribe("all")
+            assert brokers["b1"].failure is None
+
+    run(scenario())
+
+
+def test_a_number_beyond_64_bits_closes_its_connection() -> None:
+    async def scenario() -> None:
+        async with world() as brokers, RawClient(brokers["b1"].url) as client:
+            await client.open("trades")
+            body = msgspec.msgpack.encode(
+                ["ReadLog", 1, ["trades", 1], "", 2**64 - 1, 2**64 - 1]
+            )
+            client.send_bytes(len(body).to_bytes(4, "big") + body)
+            assert (await client.goodbye()).farewell is Farewell.NOT_UNDERSTOOD
+            assert brokers["b1"].is_running
+
+    run(scenario())

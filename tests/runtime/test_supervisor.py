@@ -1,0 +1,201 @@
+"""Real processes: started, killed, restarted, stopped; and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gapless.core.errors import UsageError
+from gapless.core.ids import PubendId
+from gapless.messages.clients import OpenPubend, OpenPublisher, PubendOpened, PublisherOpened
+from gapless.runtime import Happening, Stage, StartError, Supervisor, generate
+from gapless.runtime.process import EXIT_STOPPED, EXIT_WRONG_INPUT, Ready
+from tests.runtime.nodes import LOOPS, run, until
+from tests.runtime.raw_client import DEADLINE_S, RawClient
+
+
+class Publisher:
+    """Publishes numbers one after the other, whatever happens to its broker."""
+
+    def __init__(self, supervisor: Supervisor, broker: str) -> None:
+        self._supervisor = supervisor
+        self._broker = broker
+        self.published = 0
+
+    async def publish_up_to(self, last: int) -> None:
+        while self.published < last:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                async with RawClient(self._supervisor[self._broker].url) as client:
+                    await self._go_on(client, last)
+            await asyncio.sleep(0.02)
+
+    async def _go_on(self, client: RawClient, last: int) -> None:
+        await client.ask(PubendOpened, OpenPubend(client.number(), "trades"))
+        opened = await client.ask(
+            PublisherOpened, OpenPublisher(client.number(), PubendId("trades"), "desk")
+        )
+        self.published = opened.last_sequence
+        while self.published < last:
+            await client.publish("trades", opened.session, self.published + 1)
+            self.published += 1
+
+
+class Subscriber:
+    """Reads a durable subscription, whatever happens to its broker; acknowledges what it has."""
+
+    def __init__(self, supervisor: Supervisor, broker: str) -> None:
+        self._supervisor = supervisor
+        self._broker = broker
+        self.started = asyncio.Event()
+        self.seen: list[int] = []
+
+    async def read(self, count: int) -> None:
+        while len(self.seen) < count:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                async with RawClient(self._supervisor[self._broker].url) as client:
+                    await client.subscribe("all", durable=True)
+                    self.started.set()
+                    while len(self.seen) < count:
+                        for number in await client.events(1):
+                            if number not in self.seen:  # was not acknowledged on disk
+                                self.seen.append(number)
+                        client.acknowledge("all", "trades")
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_publisher_and_a_subscriber_lose_nothing_when_brokers_are_killed(
+    loop: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        happened: list[Happening] = []
+        supervisor = Supervisor(
+            generate("line:3"), tmp_path, port=0, on_event=happened.append
+        )
+        async with supervisor, asyncio.timeout(3 * DEADLINE_S):
+            publisher = Publisher(supervisor, "b1")
+            subscriber = Subscriber(supervisor, "b3")
+            await publisher.publish_up_to(1)
+            reading = asyncio.create_task(subscriber.read(60))
+            await subscriber.started.wait()
+            for victim, last in (("b2", 20), ("b1", 40), ("b3", 61)):
+                before = supervisor[victim].pid
+                supervisor.kill(victim)
+                await publisher.publish_up_to(last)
+                await until(lambda: supervisor[victim].pid not in {None, before})  # noqa: B023
+            await reading
+            assert subscriber.seen == list(range(2, 62))
+            assert [each.restarts for each in supervisor.brokers] == [1, 1, 1]
+            pids = [each.pid for each in supervisor.brokers]
+        assert [each.stage for each in supervisor.brokers] == [Stage.STOPPED] * 3
+        for pid in pids:
+            assert pid is not None
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+        died = [each for each in happened if each.stage is Stage.DIED]
+        assert [each.broker for each in died] == ["b2", "b1", "b3"]
+        assert all("SIGKILL" in each.detail for each in died)
+
+    run(scenario(), loop)
+
+
+def test_brokers_are_stopped_in_order_the_last_one_first(tmp_path: Path) -> None:
+    async def scenario() -> list[str]:
+        happened: list[Happening] = []
+        async with Supervisor(generate("line:2"), tmp_path, port=0, on_event=happened.append):
+            pass
+        return [each.broker for each in happened if each.stage is Stage.STOPPED]
+
+    assert run(scenario()) == ["b2", "b1"]
+    assert "broker has stopped" in (tmp_path / "b1" / "broker.log").read_text()
+
+
+def test_a_broker_is_not_restarted_if_nobody_wants_that(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Supervisor(generate("line:1"), tmp_path, port=0, restart=False) as supervisor:
+            supervisor.kill("b1")
+            await until(lambda: supervisor["b1"].stage is Stage.FAILED)
+
+    run(scenario())
+
+
+def test_a_broker_that_cannot_start_is_named_with_its_log(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        supervisor = Supervisor(
+            generate("line:2"), tmp_path, port=0, parameters={"heartbeat_ms": 5_000}
+        )
+        with pytest.raises(StartError, match=r"(?s)b1 cannot start.*session_dead_ms"):
+            await supervisor.start()
+
+    run(scenario())
+
+
+def test_a_directory_of_another_overlay_is_refused(tmp_path: Path) -> None:
+    async def scenario(words: str) -> None:
+        async with Supervisor(generate(words), tmp_path, port=0):
+            pass
+
+    run(scenario("line:1"))
+    with pytest.raises(UsageError, match="holds another overlay"):
+        run(scenario("line:2"))
+    run(scenario("line:1"))
+
+
+def test_ports_follow_the_first_one(tmp_path: Path) -> None:
+    supervisor = Supervisor(generate("line:3"), tmp_path, port=7_400)
+    assert supervisor.urls == [f"gapless://127.0.0.1:{port}" for port in (7_400, 7_401, 7_402)]
+    with pytest.raises(UsageError, match="take a lower one"):
+        Supervisor(generate("line:3"), tmp_path, port=65_534)
+
+
+# --- one process ---------------------------------------------------------------------------------
+
+
+def start(directory: Path, *options: str, text: str = "") -> subprocess.Popen[bytes]:
+    path = directory / "broker.toml"
+    path.write_text(text or 'name = "b1"\ndata = "store"\nlisten = "127.0.0.1:0"\n')
+    command = [sys.executable, "-m", "gapless.runtime", str(path), *options]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+
+
+def ready(process: subprocess.Popen[bytes]) -> Ready:
+    assert process.stdout is not None
+    return msgspec.json.decode(process.stdout.readline(), type=Ready)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_a_broker_in_order(number: signal.Signals, tmp_path: Path) -> None:
+    with start(tmp_path, "--supervised") as process:
+        assert ready(process).pid == process.pid
+        process.send_signal(number)
+        assert process.wait(timeout=DEADLINE_S) == EXIT_STOPPED
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert b"broker has stopped" in said
+        assert number.name.encode() in said
+        assert b"Traceback" not in said
+
+
+def test_a_broker_whose_supervisor_is_gone_stops(tmp_path: Path) -> None:
+    with start(tmp_path, "--supervised") as process:
+        ready(process)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(timeout=DEADLINE_S) == EXIT_STOPPED
+
+
+def test_a_mistake_in_the_file_has_its_exit_code_and_no_traceback(tmp_path: Path) -> None:
+    with start(tmp_path, text="nonsense = 1") as process:
+        _, said = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == EXIT_WRONG_INPUT
+        assert b"no key `nonsense`" in said
+        assert b"Traceback" not in said

@@ -1,0 +1,356 @@
+"""Runs that break a naive change of the tree, with whole brokers (R13).
+
+In all of them cell i leaves its neighbour j for k, a neighbour of j: SHIFT(i, j, k). Brokers hear of
+it one by one; how they agree on it is not told here. A23 is a name of the rules' own list. Each
+story is played by the rules, and again with its rule taken out, and then goes wrong as the second
+test says.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from gapless.broker.routing import Routing
+from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.delivery import router as router_module
+from gapless.delivery.router import Router
+from gapless.messages.overlay import Quality
+from gapless.messages.propagation import TableDelta, TableFull
+from gapless.messages.streams import Frame, Nack, Silence, Unfed, UnfedReason
+from gapless.propagation.edge import Edge
+from gapless.sim.plants import patched
+from tests.scenarios.brokers import Publisher, Subscriber, World, of
+
+P = PubendId("P")
+
+reshape_by_the_rule = Router.reshape
+
+
+def keep_pieces(router: Router, *, wider: bool) -> None:
+    """Go on without raising the scope."""
+    del wider
+    reshape_by_the_rule(router, wider=False)
+
+
+# --- A23: what was silent for fewer hosts ---------------------------------------------------------
+
+
+def missed_by_the_cell_that_moves() -> Subscriber:
+    """From p - j - {i, k}: i has missed an event that k was told as silence, and asks k for it."""
+    world = World("p-j-i", "j-k")
+    ann = world.publisher("p")
+    x = world.subscriber("i", "x", "kind = 'X'")
+    world.subscriber("k", "y", "kind = 'Y'")
+    world.run(s=2)
+    missed = world.lose(of(Frame, source="j", target="i"))
+    asked = world.lose(of(Nack, source="i", target="j"))
+    tick = ann.publish("e70", kind="X")
+    world.run(s=1)
+    assert missed.messages
+    assert world.horizon("k", P) > tick > world.horizon("i", P)
+    world.shift("i", "j", "k")
+    world.hear_of_the_tree("k", "j", "i", "p")
+    missed.end()
+    asked.end()
+    world.run(s=10)
+    assert world["i"].router.feeder(P) == "k"
+    return x
+
+
+def test_a23_a_cell_that_gains_a_neighbour_forgets_what_was_silent_for_fewer_hosts() -> None:
+    assert missed_by_the_cell_that_moves().events == ["e70"]
+
+
+def test_a23_what_was_filtered_for_one_side_is_told_as_silence_to_the_other() -> None:
+    with patched(Router, "reshape", keep_pieces):
+        x = missed_by_the_cell_that_moves()
+    assert x.events == [], "it was lost for ever"
+    assert x.gaps == []
+
+
+def missed_on_the_side_that_is_left() -> Subscriber:
+    """From i - j - {p, k}, the pubend at i: p has missed an event, k was told it as silence."""
+    world = World("i-j-p", "j-k", cache_bytes=4_000)
+    ann = world.publisher("i")
+    x = world.subscriber("p", "x", "kind = 'X'")
+    world.subscriber("k", "y", "kind = 'Y'")
+    world.run(s=2)
+    missed = world.lose(of(Frame, source="j", target="p"))
+    asked = world.lose(of(Nack, source="p", target="j"))
+    ann.publish("e70", kind="X", text="long" * 2_000)
+    world.run(s=1)
+    assert missed.messages
+    world.shift("i", "j", "k")
+    world.hear_of_the_tree("i", "k", "j", "p")
+    missed.end()
+    asked.end()
+    world.run(s=10)
+    assert world["j"].router.feeder(P) == "k"
+    return x
+
+
+def test_a23_it_also_forgets_what_now_comes_from_the_new_neighbour() -> None:
+    assert missed_on_the_side_that_is_left().events == ["e70"]
+
+
+def test_a23_what_came_round_the_other_way_is_told_back_as_silence() -> None:
+    with patched(Router, "reshape", keep_pieces):
+        x = missed_on_the_side_that_is_left()
+    assert x.events == []
+
+
+def silence_under_way() -> Subscriber:
+    """From p - j - {i, k}: what j told k before the change arrives at k after it."""
+    world = World("p-j-i", "j-k")
+    ann = world.publisher("p")
+    x = world.subscriber("i", "x", "kind = 'X'")
+    world.subscriber("k", "y", "kind = 'Y'")
+    world.run(s=2)
+    world.lose(of(Frame, source="j", target="i"))
+    asked = world.lose(of(Nack, source="i", target="j"))
+    late = world.hold(of(Frame, Silence, source="j", target="k"))
+    ann.publish("e70", kind="X")
+    world.run(ms=300)
+    assert late.messages
+    world.shift("i", "j", "k")
+    world.hear_of_the_tree("k", "j", "i", "p")
+    world.run(ms=1)
+    late.release()
+    asked.end()
+    world.run(s=10)
+    return x
+
+
+def test_a23_pieces_of_an_older_scope_are_dropped() -> None:
+    assert silence_under_way().events == ["e70"]
+
+
+def test_a23_silence_of_an_older_scope_hides_an_event() -> None:
+    with patched(router_module, "scope_of", lambda _: 2**31):
+        x = silence_under_way()
+    assert x.events == []
+
+
+# --- where hosts are ------------------------------------------------------------------------------
+
+
+def restarted_and_moved() -> Subscriber:
+    """From k - j - i - x, the pubend at k: i has restarted and not heard of x when it tells k.
+
+    j's table, as k has it, still names x. It is no sign that x is behind j.
+    """
+    world = World("k-j-i-x")
+    ann = world.publisher("k")
+    x = world.subscriber("x", "x", "kind = 'X'")
+    world.subscriber("i", "y", "kind = 'Y'", durable=True)
+    world.run(s=2)
+    world.cut("i", "x")
+    world.restart("i")
+    world.run(ms=500)
+    world.hold(of(TableDelta, TableFull, source="j", target="k"))
+    world.shift("i", "j", "k")
+    world.hear_of_the_tree("k", "j", "i", "x")
+    assert world.wait(lambda: world["i"].router.feeder(P) == "k")
+    world.run(ms=500)
+    assert _is_settled(world, "k", "i")
+    ann.publish("e1", kind="X")
+    world.run(ms=500)
+    world.heal("i", "x")
+    world.run(s=5)
+    return x
+
+
+def _is_settled(world: World, broker: BrokerId, cell: CellId) -> bool:
+    edge = world[broker].tables.holdings.edges.get(cell)
+    return edge is not None and edge.settled
+
+
+def test_tables_of_an_older_shape_do_not_show_where_hosts_are() -> None:
+    assert restarted_and_moved().events == ["e1"]
+
+
+def test_by_tables_of_an_older_shape_a_host_seems_to_be_where_it_was() -> None:
+    def believe(edge: Edge, shape_version: int) -> None:
+        """Take every table as a sign."""
+
+    with patched(Edge, "doubt", believe):
+        x = restarted_and_moved()
+    assert x.events == []
+
+
+# --- who has not heard of it ----------------------------------------------------------------------
+
+
+def one_broker_has_not_heard() -> tuple[World, Subscriber]:
+    """From k - {j1, j2} - i, the pubend at k: k and j1 switch, j2 and i only a while later."""
+    world = World("k-j-i", cells={"j": ["j1", "j2"]})
+    ann = world.publisher("k")
+    x = world.subscriber("i", "x", "kind = 'X'")
+    world.run(s=2)
+    assert world["i"].router.feeder(ann.pubend) == "j2"
+    assert world["k"].tables.holdings.edges["j"].sources() == ("j1",)
+    world.shift("i", "j", "k")
+    world.hear_of_the_tree("k", "j1")
+    world.run(s=1)
+    ann.publish("e1", kind="X")
+    world.run(s=1)
+    world.hear_of_the_tree("j2", "i")
+    world.run(s=10)
+    return world, x
+
+
+def test_brokers_that_know_different_shapes_do_not_feed_each_other() -> None:
+    world, x = one_broker_has_not_heard()
+    reasons = {each.reason for each in world.sent_over(Unfed, "k", "j2")}
+    assert UnfedReason.SHAPE in reasons
+    assert x.events == ["e1"]
+
+
+def test_a_broker_with_the_old_shape_passes_on_what_was_filtered_for_the_new_one() -> None:
+    with patched(Routing, "has_shape", lambda *_: True):
+        _, x = one_broker_has_not_heard()
+    assert x.events == [], "k has narrowed what it sends to j, and j2 still feeds i"
+
+
+# --- a crash --------------------------------------------------------------------------------------
+
+
+def test_a_broker_begins_in_the_tree_that_is_on_its_disk() -> None:
+    world = World("p-j-i", "j-k")
+    ann = world.publisher("p")
+    x = world.subscriber("i", "x", "TRUE", durable=True)
+    world.run(s=2)
+    x.leave()
+    world.shift("i", "j", "k")
+    world.hear_of_the_tree("i", "j", "k", "p")
+    world.run(ms=1)
+    world.restart("i")
+    world.run(s=1)
+    assert world["i"].neighbourhood.neighbours == ("k",)
+    ann.publish("e1")
+    x.come_back()
+    world.run(s=3)
+    assert x.events == ["e1"]
+
+
+def test_a_crash_before_the_write_leaves_the_tree_as_it_was() -> None:
+    world = World("p-j-i", "j-k")
+    world.nodes["i"].disk.stopped = True
+    world.shift("i", "j", "k")
+    world.hear_of_the_tree("i")
+    world.run(s=1)
+    assert world["i"].neighbourhood.neighbours == ("j",), "nothing happens before it is durable"
+    world.restart("i")
+    world.run(s=1)
+    assert world["i"].neighbourhood.neighbours == ("j",)
+
+
+# --- under traffic --------------------------------------------------------------------------------
+
+
+class Traffic:
+    """i - j - {k, m}, with a cell behind each: all publish and all listen while i moves."""
+
+    CHAINS = ("ii-i-j-k-kk", "j-m")
+
+    def __init__(self, seed: int, delta: int) -> None:
+        self.chance = Random(seed)
+        pairs = {"j": ["j", "jj"], "k": ["k", "k2"]} if seed % 2 else {}
+        self.world = world = World(*self.CHAINS, cells=pairs, delta=delta)
+        self.anns = [
+            Publisher(world, name, f"P{name}", "TRUE", Quality.GUARANTEED)
+            for name in ("ii", "kk", "m")
+        ]
+        world.run(ms=200)
+        self.listeners = [
+            world.subscriber(name, f"{name} {kind}", f"kind = '{kind}'", durable=True)
+            for name in sorted(world.nodes)
+            for kind in self.chance.sample("XYZ", 2)
+        ]
+        world.run(s=3)
+        assert all(len(each.starts) == len(self.anns) for each in self.listeners)
+        self.owed: dict[str, list[str]] = {kind: [] for kind in "XYZ"}
+        self.crashed: set[BrokerId] = set()
+        self._count = 0
+
+    def publish(self, rounds: int) -> None:
+        """Let all publish something, and time pass."""
+        for _ in range(rounds):
+            for ann in self.anns:
+                kind = self.chance.choice("XYZ")
+                self._count += 1
+                label = f"{ann.pubend.name} {self._count}"
+                ann.say(label, kind=kind)
+                self.owed[kind].append(label)
+            self.world.run(ms=self.chance.choice([5, 20, 100]))
+
+    def shift(self, moved: str, old: str, new: str) -> None:
+        """Change the tree; brokers hear of it in any order, with events between."""
+        self.world.shift(moved, old, new)
+        names = sorted(self.world.nodes)
+        for name in self.chance.sample(names, len(names)):
+            self.world.hear_of_the_tree(name)
+            self.publish(self.chance.choice([0, 1, 3]))
+
+    def crash(self, name: BrokerId) -> None:
+        """Restart a broker; its listeners come back. If it has not stored the tree, it hears again."""
+        world = self.world
+        self.crashed.add(name)
+        world.restart(name)
+        self.publish(1)
+        around = world.topology.neighbourhood(world.nodes[name].cell, world.parameters.reach)
+        if world[name].neighbourhood.cells != around.cells:
+            world.hear_of_the_tree(name)
+        for listener in self.listeners:
+            if listener.broker == name:
+                listener.come_back()
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with what the listeners were given."""
+        found = []
+        for listener in self.listeners:
+            owed = self.owed[listener.wanted[-2]]
+            for ann in self.anns:
+                name = ann.pubend.name
+                mine = [each for each in listener.events if each.split()[0] == name]
+                if listener.broker in self.crashed:
+                    mine = [*dict.fromkeys(mine)]  # who acknowledges nothing hears it again
+                if mine != [each for each in owed if each.split()[0] == name]:
+                    found.append(f"{listener.name} of {name}: {mine}")
+        return found
+
+
+@pytest.mark.parametrize("delta", [0, 1])
+@pytest.mark.parametrize("seed", range(6))
+def test_every_event_is_delivered_once_and_in_order_while_a_cell_moves(
+    seed: int, delta: int
+) -> None:
+    traffic = Traffic(seed, delta=delta)
+    traffic.publish(5)
+    traffic.shift("i", "j", "k")
+    traffic.publish(5)
+    traffic.shift("i", "k", "kk")
+    traffic.publish(5)
+    traffic.shift("m", "j", "k")
+    traffic.publish(5)
+    traffic.world.run(s=20)
+    assert traffic.faults() == []
+    assert all(not each.gaps for each in traffic.listeners)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_event_is_delivered_once_and_in_order_when_routers_crash_on_the_way(
+    seed: int,
+) -> None:
+    traffic = Traffic(seed, delta=seed // 2 % 2)
+    traffic.world.lose(lambda *_: traffic.chance.random() < 0.05)
+    for move in (("i", "j", "k"), ("i", "k", "kk"), ("m", "j", "k")):
+        traffic.shift(*move)
+        traffic.crash(traffic.chance.choice("ijk"))
+        traffic.publish(5)
+    traffic.world.faults.clear()
+    traffic.world.run(s=20)
+    assert traffic.faults() == []
+    assert all(not each.gaps for each in traffic.listeners)

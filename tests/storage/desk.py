@@ -1,0 +1,169 @@
+"""A storage with someone who waits for its answers, and ways to damage what it has written."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Self
+
+from gapless.core.errors import StorageError
+from gapless.core.ids import PubendId
+from gapless.core.machine import Fetch, Fetched, Write, Written
+from gapless.messages.records import Append, Change, LogRow
+from gapless.messages.streams import Publication
+from gapless.storage import Storage
+from gapless.storage.codec import label_of
+
+TRADES = PubendId("trades")
+QUOTES = PubendId("quotes", 2)
+PATIENCE_S = 60
+"""A test that waits for longer hangs; no test fails because it waited for less."""
+ALL = 2**62
+
+
+class Desk:
+    """Asks a storage for things and keeps its answers."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        durable: bool = False,
+        before_report: Callable[[list[Written | Fetched]], None] = lambda _: None,
+    ) -> None:
+        self._before_report = before_report
+        self._answers: SimpleQueue[Written | Fetched | StorageError] = SimpleQueue()
+        self._ticket = 0
+        self.failures: SimpleQueue[StorageError] = SimpleQueue()
+        self.calls: list[int] = []
+        """How many answers came with each call."""
+        self.written: list[int] = []
+        """Tickets, in the order in which they were reported."""
+        self._fetched: dict[int, Fetched] = {}
+        self.storage = Storage.open(
+            directory, on_done=self._done, on_failure=self._failed, durable=durable
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.storage.close()
+
+    def _done(self, events: list[Written | Fetched]) -> None:
+        self._before_report(events)
+        self.calls.append(len(events))
+        for event in events:
+            self._answers.put(event)
+
+    def _failed(self, error: StorageError) -> None:
+        self.failures.put(error)
+        self._answers.put(error)
+
+    def ask(self, *changes: Change) -> int:
+        """Ask for a write."""
+        self._ticket += 1
+        self.storage.write(Write(self._ticket, changes))
+        return self._ticket
+
+    def write(self, *changes: Change) -> None:
+        """Ask for a write and wait until it is durable."""
+        self.wait_for(self.ask(*changes))
+
+    def ask_fetch(self, pubend: PubendId, low: int, high: int, bytes_max: int = ALL) -> int:
+        self._ticket += 1
+        self.storage.fetch(Fetch(self._ticket, pubend, low, high, bytes_max))
+        return self._ticket
+
+    def fetch(
+        self, pubend: PubendId, low: int = 0, high: int = ALL, bytes_max: int = ALL
+    ) -> Fetched:
+        """Ask for rows and wait for them."""
+        return self.answer(self.ask_fetch(pubend, low, high, bytes_max))
+
+    def answer(self, ticket: int) -> Fetched:
+        """Wait for the answer to a fetch."""
+        while ticket not in self._fetched:
+            self._take()
+        return self._fetched[ticket]
+
+    def wait_for(self, ticket: int) -> None:
+        """Wait until a write is durable; raise the failure if there is one."""
+        while ticket not in self.written:
+            self._take()
+
+    def collect(self) -> None:
+        """Take the answers that are there."""
+        while not self._answers.empty():
+            with suppress(StorageError):
+                self._take()
+
+    def failure(self) -> StorageError:
+        """Wait for the failure."""
+        return self.failures.get(timeout=PATIENCE_S)
+
+    def _take(self) -> None:
+        event = self._answers.get(timeout=PATIENCE_S)
+        if isinstance(event, StorageError):
+            raise event
+        if isinstance(event, Written):
+            self.written.append(event.ticket)
+        else:
+            self._fetched[event.ticket] = event
+
+
+def row(first: int, last: int | None = None, pubend: PubendId = TRADES, size: int = 20) -> LogRow:
+    """Return a row with two events, or one if it has a single tick."""
+    last = first if last is None else last
+    publications = tuple(
+        Publication(tick, "p", tick, {"price": tick / 2, "open": True, "name": "né"}, b"x" * size)
+        for tick in sorted({first, last})
+    )
+    return LogRow(pubend, first, last, 3, 1, 1_000 + first, publications)
+
+
+def append(
+    first: int, last: int | None = None, pubend: PubendId = TRADES, size: int = 20
+) -> Append:
+    return Append(row(first, last, pubend, size))
+
+
+def firsts(fetched: Fetched) -> list[int]:
+    return [each.first for each in fetched.rows]
+
+
+def execute(directory: Path, sql: str, *values: object) -> None:
+    """Change a database behind the back of its storage."""
+    with closing(sqlite3.connect(directory / "broker.db", isolation_level=None)) as connection:
+        changed = connection.execute(sql, values).rowcount
+        assert changed != 0, "nothing was damaged"
+
+
+def flip_row(directory: Path, pubend: PubendId, first: int) -> None:
+    """Flip one bit in the middle of a row's frame."""
+    where = "pubend=? AND first=?", (label_of(pubend), first)
+    _flip(directory, "log", "frame", *where)
+
+
+def flip_record(directory: Path, key: str, column: str = "body") -> None:
+    """Flip one bit in the last byte of a record's body, or of its key."""
+    _flip(directory, "records", column, "key=?", (key,))
+
+
+def _flip(directory: Path, table: str, column: str, where: str, values: tuple[object, ...]) -> None:
+    with closing(sqlite3.connect(directory / "broker.db", isolation_level=None)) as connection:
+        query = f"SELECT CAST({column} AS BLOB) FROM {table} WHERE {where}"  # noqa: S608
+        content = bytearray(connection.execute(query, values).fetchone()[0])
+        content[len(content) // 2] ^= 1
+        flipped: object = bytes(content) if column in {"frame", "body"} else content.decode()
+        update = f"UPDATE {table} SET {column}=? WHERE {where}"  # noqa: S608
+        connection.execute(update, (flipped, *values))

@@ -1,0 +1,160 @@
+"""The storage and the disk of the simulator give the same answers to the same questions."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from random import Random
+from typing import Any, TypeAlias, cast
+from unittest import mock
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gapless.core.ids import PubendId
+from gapless.core.machine import Fetched
+from gapless.messages.records import (
+    Append,
+    Change,
+    Erase,
+    LifeRecord,
+    LogRow,
+    PublisherRecord,
+    Store,
+    Trim,
+)
+from gapless.sim import disk as simulated
+from gapless.storage.codec import encode_row
+from tests.cases import scaled
+from tests.storage.desk import QUOTES, TRADES, Desk, flip_row, row
+
+PUBENDS = st.sampled_from([TRADES, QUOTES])
+SMALL = st.integers(0, 12)
+
+
+class Draft:
+    """A change whose ticks are counted from where its log will be by then."""
+
+    def __init__(self, kind: str, pubend: PubendId, number: int, length: int) -> None:
+        self.kind = kind
+        self.pubend = pubend
+        self.number = number
+        self.length = length
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({self.pubend}, {self.number}, {self.length})"
+
+
+Step: TypeAlias = tuple[str, Any]
+
+DRAFTS = st.builds(
+    Draft, st.sampled_from(["append"] * 4 + ["trim", "store", "erase"]), PUBENDS, SMALL, SMALL
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.lists(DRAFTS, min_size=1, max_size=6)),
+        st.tuples(st.just("write"), st.lists(DRAFTS, min_size=1, max_size=6)),
+        st.tuples(
+            st.just("read"), st.tuples(PUBENDS, st.integers(0, 80), SMALL, st.integers(0, 900))
+        ),
+        st.tuples(st.just("damage"), st.tuples(PUBENDS, SMALL)),
+        st.tuples(st.just("reopen"), st.none()),
+    ),
+    max_size=25,
+)
+
+
+class Pair:
+    """A storage and a simulated disk to which the same is done."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.desk = Desk(directory)
+        self.disk = simulated.Disk(cast("Any", None), cast("Any", None), Random(0))
+        self._tops: dict[PubendId, int] = {}
+        self._last_ticket = 0
+
+    def write(self, drafts: list[Draft]) -> None:
+        changes = tuple(map(self._change, drafts))
+        self.disk._apply(changes)
+        self._last_ticket = self.desk.ask(*changes)
+
+    def read(self, what: tuple[PubendId, int, int, int]) -> None:
+        pubend, low, length, bytes_max = what
+        self._settle()
+        expected = self.disk.read(pubend, low, low + length, bytes_max)
+        self._same(self.desk.fetch(pubend, low, low + length, bytes_max), expected)
+
+    def damage(self, what: tuple[PubendId, int]) -> None:
+        pubend, place = what
+        self._settle()
+        sound = [
+            each.first
+            for each in self.disk.logs.get(pubend, [])
+            if each.first not in self.disk.damaged.get(pubend, [])
+        ]
+        if sound:
+            first = sound[place % len(sound)]
+            self.disk.damage(pubend, first)
+            flip_row(self.directory, pubend, first)
+
+    def reopen(self, _: None) -> None:
+        self.desk.storage.close()
+        self.desk = Desk(self.directory)
+        self._last_ticket = 0
+        loaded = self.desk.storage.load()
+        assert (loaded.records, loaded.damaged) == (self.disk.load(), {})
+
+    def end(self) -> None:
+        """Compare all that is there."""
+        self._settle()
+        for pubend in (TRADES, QUOTES):
+            self._same(self.desk.fetch(pubend, 0, 10**6), self.disk.read(pubend, 0, 10**6, 2**62))
+        self.reopen(None)
+
+    def _settle(self) -> None:
+        if self._last_ticket:
+            self.desk.wait_for(self._last_ticket)
+
+    def _same(
+        self, fetched: Fetched, expected: tuple[tuple[LogRow, ...], str | None, bool]
+    ) -> None:
+        rows, damaged, complete = expected
+        assert (fetched.rows, fetched.complete) == (rows, complete)
+        if damaged is None:
+            assert fetched.damaged is None
+        else:
+            assert fetched.damaged is not None
+            assert fetched.damaged.startswith(damaged)
+
+    def _change(self, draft: Draft) -> Change:
+        top = self._tops.get(draft.pubend, 0)
+        if draft.kind == "append":
+            first = top + 1 + draft.number % 4
+            self._tops[draft.pubend] = first + draft.length % 3
+            return Append(row(first, first + draft.length % 3, draft.pubend, size=draft.number))
+        if draft.kind == "trim":
+            return Trim(draft.pubend, max(0, top - draft.number))
+        name = f"p{draft.number % 3}"
+        if draft.kind == "store":
+            if draft.number == 0:
+                return Store(LifeRecord(draft.length))
+            return Store(PublisherRecord(draft.pubend, name, draft.length, 0, (), 0))
+        return Erase(("publisher", str(draft.pubend), name))
+
+
+@settings(max_examples=scaled(60))
+@given(STEPS)
+def test_the_same_changes_give_the_same_reads(steps: list[Step]) -> None:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        # both count the bytes of a row as they are on disk
+        mock.patch.object(simulated, "row_bytes", lambda each: len(encode_row(each))),
+    ):
+        pair = Pair(Path(directory))
+        try:
+            for kind, what in steps:
+                getattr(pair, kind)(what)
+            pair.end()
+        finally:
+            pair.desk.storage.close()

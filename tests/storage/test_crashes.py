@@ -1,0 +1,225 @@
+"""Real processes, killed and starved of disk at chosen system calls: nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from gapless.core.errors import DiskFullError
+from gapless.core.ids import PubendId
+from gapless.messages.records import LifeRecord
+from gapless.storage import verify
+from tests.storage.desk import PATIENCE_S, TRADES, Desk, append, firsts
+
+CHILD = Path(__file__).parent / "writing_child.py"
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+PUBEND = PubendId("trades")
+
+
+KILLED = {-signal.SIGKILL, 128 + signal.SIGKILL}
+"""How a killed child ends, as strace passes it on."""
+
+
+class Outcome(NamedTuple):
+    """What a child acknowledged and how it ended."""
+
+    acknowledged: list[int]
+    status: int
+    said: str
+
+
+def run_child(
+    directory: Path, inject: str = "", *, writes: int = 60, size: int = 300, file_bytes: int = 0
+) -> Outcome:
+    """Run a child that writes, with a fault at a system call."""
+    command = [sys.executable, str(CHILD), str(directory), str(writes), str(size), str(file_bytes)]
+    if inject:
+        call = inject.split(":", 1)[0]
+        command = [
+            *("strace", "-f", "-qq", "-o", os.devnull, "-e", f"trace={call}"),
+            *("-e", f"inject={inject}", *command),
+        ]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    lines = done.stdout.splitlines()
+    acknowledged = [int(line) for line in lines if line.isdecimal()]
+    said = [line for line in lines if not line.isdecimal()]
+    return Outcome(acknowledged, done.returncode, "\n".join([*said, done.stderr]))
+
+
+def make_database(directory: Path) -> None:
+    """Have a database there, so that the faults strike later than its making."""
+    Desk(directory).storage.close()
+
+
+@functools.cache
+def why_no_injection() -> str:
+    """Say why system calls cannot be tampered with here, or nothing."""
+    if not shutil.which("strace"):
+        return "strace is not installed"
+    probe = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "inject=fdatasync:error=EIO", "true"]
+    done = subprocess.run(probe, capture_output=True, text=True, check=False)
+    return f"strace may not trace here: {done.stderr.strip()}" if done.returncode else ""
+
+
+@pytest.fixture
+def _injection() -> None:
+    if reason := why_no_injection():
+        pytest.skip(reason)
+
+
+def check_survivors(directory: Path, outcome: Outcome) -> int:
+    """Check that all that was acknowledged is there, in order; return how many rows there are."""
+    assert outcome.acknowledged == list(range(1, len(outcome.acknowledged) + 1))
+    with Desk(directory) as desk:
+        loaded = desk.storage.load()
+        assert not loaded.damaged
+        rows = firsts(desk.fetch(PUBEND))
+        assert rows == list(range(1, len(rows) + 1)), "a prefix of what was asked"
+        assert len(rows) >= len(outcome.acknowledged)
+        # a write is whole or not there: its record is as old as its row
+        assert loaded.records == ([LifeRecord(len(rows))] if rows else [])
+        desk.write(append(len(rows) + 1))
+        assert len(firsts(desk.fetch(PUBEND))) == len(rows) + 1
+    assert verify(directory, structure=True).damages == ()
+    return len(rows)
+
+
+def test_a_child_that_is_left_alone_acknowledges_everything(tmp_path: Path) -> None:
+    outcome = run_child(tmp_path)
+    assert (outcome.status, outcome.said.strip()) == (0, "")
+    assert len(outcome.acknowledged) == 60
+    assert check_survivors(tmp_path, outcome) == 60
+
+
+@pytest.mark.usefixtures("_injection")
+@pytest.mark.parametrize("when", [1, 2, 4, 7])
+def test_killed_while_a_database_is_made_it_can_be_made_again(tmp_path: Path, when: int) -> None:
+    outcome = run_child(tmp_path, f"fdatasync:signal=SIGKILL:when={when}")
+    assert outcome.status in KILLED, outcome.said
+    check_survivors(tmp_path, outcome)
+
+
+@pytest.mark.usefixtures("_injection")
+@pytest.mark.parametrize("when", [2, 3, 5, 11, 18])
+def test_killed_at_a_sync_nothing_acknowledged_is_lost(tmp_path: Path, when: int) -> None:
+    make_database(tmp_path)
+    outcome = run_child(tmp_path, f"fdatasync:signal=SIGKILL:when={when}")
+    assert outcome.status in KILLED, outcome.said
+    assert len(outcome.acknowledged) < 60
+    assert when < 5 or outcome.acknowledged
+    check_survivors(tmp_path, outcome)
+
+
+@pytest.mark.usefixtures("_injection")
+@pytest.mark.parametrize("when", [2, 9, 30, 61, 90])
+def test_killed_in_the_middle_of_writing_nothing_acknowledged_is_lost(
+    tmp_path: Path, when: int
+) -> None:
+    make_database(tmp_path)
+    outcome = run_child(tmp_path, f"pwrite64:signal=SIGKILL:when={when}", size=6_000)
+    assert outcome.status in KILLED, outcome.said
+    assert when < 61 or outcome.acknowledged
+    check_survivors(tmp_path, outcome)
+
+
+@pytest.mark.usefixtures("_injection")
+def test_after_a_failed_sync_nothing_more_is_acknowledged(tmp_path: Path) -> None:
+    make_database(tmp_path)
+    outcome = run_child(tmp_path, "fdatasync:error=EIO:when=9")
+    assert outcome.status == 3, outcome.said
+    assert outcome.said.count("failed StorageError") == 1
+    assert "disk I/O error" in outcome.said
+    assert 0 < len(outcome.acknowledged) < 60
+    check_survivors(tmp_path, outcome)
+
+
+@pytest.mark.usefixtures("_injection")
+def test_a_write_without_space_ends_the_storage(tmp_path: Path) -> None:
+    make_database(tmp_path)
+    outcome = run_child(tmp_path, "pwrite64:error=ENOSPC:when=70+")
+    assert outcome.status == 3, outcome.said
+    assert "DiskFullError" in outcome.said
+    assert "no space is left on the disk" in outcome.said
+    assert 0 < len(outcome.acknowledged) < 60
+    check_survivors(tmp_path, outcome)
+
+
+@pytest.mark.usefixtures("_injection")
+def test_a_directory_whose_disk_fails_when_it_is_opened_is_not_opened(tmp_path: Path) -> None:
+    outcome = run_child(tmp_path, "pwrite64:error=EIO")
+    assert outcome.status == 4, outcome.said
+    assert "disk I/O error" in outcome.said
+
+
+def test_a_file_that_may_not_grow_ends_the_storage(tmp_path: Path) -> None:
+    outcome = run_child(tmp_path, file_bytes=200_000, size=5_000)
+    assert outcome.status == 3, outcome.said
+    assert 0 < len(outcome.acknowledged) < 60
+    check_survivors(tmp_path, outcome)
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[None]:
+    """Mount a file system of 1 MiB, or skip."""
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "gapless-test", str(place)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def test_on_a_full_disk_the_storage_ends_and_with_space_again_all_is_there(tmp_path: Path) -> None:
+    place = tmp_path / "small"
+    with small_disk(place):
+        ballast = place / "ballast"
+        ballast.write_bytes(b"x" * 500_000)
+        with Desk(place / "data", durable=True) as desk:
+            for tick in range(1, 200):
+                desk.ask(append(tick, size=10_000))
+            problem = desk.failure()
+            assert isinstance(problem, DiskFullError), problem
+            assert desk.storage.failure is problem
+        desk.collect()
+        acknowledged = len(desk.written)
+        assert acknowledged < 199
+        ballast.unlink()
+        with Desk(place / "data", durable=True) as desk:
+            rows = firsts(desk.fetch(TRADES))
+            assert rows == list(range(1, len(rows) + 1))
+            assert len(rows) >= acknowledged
+            desk.write(append(len(rows) + 1))
+
+
+def test_a_write_that_fails_in_the_middle_is_told_once_and_is_not_there(tmp_path: Path) -> None:
+    with Desk(tmp_path) as desk:
+        desk.write(append(1))
+        pages = desk.storage._writer.execute("PRAGMA page_count").fetchone()[0]
+        desk.storage._writer.execute(f"PRAGMA max_page_count={pages + 2}")
+        failing = desk.ask(append(2, size=100_000))
+        assert isinstance(desk.failure(), DiskFullError)
+        later = desk.ask(append(3))
+    desk.collect()
+    assert desk.failures.empty()
+    assert not {failing, later} & {*desk.written}
+    with Desk(tmp_path) as desk:
+        assert firsts(desk.fetch(TRADES)) == [1]

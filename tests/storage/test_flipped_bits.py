@@ -1,0 +1,62 @@
+"""No flipped bit of the database is believed: either nothing has changed, or something is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from gapless.core.errors import StorageError
+from gapless.messages.records import LogRow, PublisherRecord, Record, Store, Trim
+from tests.cases import scaled
+from tests.storage.desk import QUOTES, TRADES, Desk, append
+from tests.storage.test_storage import RECORDS
+
+PAGE = 4_096
+
+
+def fill(directory: Path) -> None:
+    """Write enough for tables of several levels, and rows that need pages of their own."""
+    with Desk(directory) as desk:
+        desk.write(*map(Store, RECORDS))
+        desk.write(*(Store(PublisherRecord(TRADES, f"p{n}", 3, 9, (), 8)) for n in range(60)))
+        for tick in range(10, 600, 10):
+            size = 9_000 if tick % 90 == 0 else tick
+            desk.write(append(tick, tick + 4, size=size), append(tick, tick + 3, QUOTES))
+        desk.write(Trim(TRADES, 35))
+
+
+def read_all(directory: Path) -> tuple[list[Record], tuple[LogRow, ...], tuple[LogRow, ...]] | str:
+    """Return all that is there, or what was told of damage."""
+    try:
+        with Desk(directory) as desk:
+            loaded = desk.storage.load()
+            if loaded.damaged or loaded.subscriptions:
+                return f"{loaded.damaged} {loaded.subscriptions}"
+            trades, quotes = desk.fetch(TRADES), desk.fetch(QUOTES)
+            if trades.damaged or quotes.damaged:
+                return f"{trades.damaged} {quotes.damaged}"
+            return loaded.records, trades.rows, quotes.rows
+    except StorageError as error:
+        return str(error)
+
+
+def test_a_flipped_bit_changes_nothing_or_is_told(tmp_path: Path) -> None:
+    fill(tmp_path / "sound")
+    sound = read_all(tmp_path / "sound")
+    assert not isinstance(sound, str)
+    content = (tmp_path / "sound" / "broker.db").read_bytes()
+    random = Random(1)
+    told = 0
+    for case in range(scaled(150)):
+        page = random.randrange(len(content) // PAGE)
+        # half of them in the header of a page, which decides what can be found in it
+        offset = random.randrange(PAGE if case % 2 else 12)
+        flipped = bytearray(content)
+        flipped[page * PAGE + offset] ^= 1 << random.randrange(8)
+        directory = tmp_path / str(case)
+        directory.mkdir()
+        (directory / "broker.db").write_bytes(flipped)
+        found = read_all(directory)
+        told += isinstance(found, str)
+        assert isinstance(found, str) or found == sound, (page, offset)
+    assert told > 50

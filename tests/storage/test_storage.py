@@ -1,0 +1,279 @@
+"""What is written is read again, in order, in groups, and only when it is durable."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from gapless.core.errors import DamagedError, InUseError, NewerFormatError, StorageError
+from gapless.core.ids import Entry, Join, PubendId, ShbId, VirtualTime
+from gapless.core.machine import Fetched, Write, Written
+from gapless.messages.clients import Begin, BeginKind, Order
+from gapless.messages.overlay import PubendProperties
+from gapless.messages.records import (
+    Erase,
+    HoldRecord,
+    JoinRecord,
+    LifeRecord,
+    MemberRecord,
+    NeighbourhoodRecord,
+    PubendRecord,
+    PublisherRecord,
+    Record,
+    RegimeRecord,
+    SegmentRecord,
+    Store,
+    SubscriptionRecord,
+    Trim,
+)
+from gapless.messages.requests import HoldId
+from gapless.storage import Storage
+from tests.storage.desk import PATIENCE_S, QUOTES, TRADES, Desk, append, execute, firsts, row
+
+HOST = ShbId("b", "c")
+TIME = VirtualTime(4, 7)
+RECORDS: tuple[Record, ...] = (
+    LifeRecord(4),
+    NeighbourhoodRecord("c", 3, ()),
+    PubendRecord(TRADES, PubendProperties("b", "c", "price > 1"), 2, 900, 100, ((10, 99),)),
+    RegimeRecord(TRADES, 3, 17, 2, ((HOST, Entry(TIME, 1)),)),
+    MemberRecord(QUOTES, HOST, Join(4, 1), TIME, durable=True, parked=False, floor=12),
+    HoldRecord(TRADES, HoldId(HOST, "s"), 44, 5),
+    PublisherRecord(TRADES, "p", 3, 1_000, ((999, 50), (1_000, 51)), 8, 77),
+    JoinRecord(PubendId("far#away"), Join(4, 2)),
+    SubscriptionRecord(
+        "s",
+        (SegmentRecord("price > 1", TIME, ((TRADES, 30),)),),
+        ((TRADES, 20),),
+        ((TRADES, 10),),
+        Order.TOTAL,
+        Begin(BeginKind.EARLIEST),
+        ((TRADES, "s/1"),),
+        3_600,
+    ),
+)
+
+
+def by_key(records: tuple[Record, ...]) -> list[Record]:
+    return sorted(records, key=lambda record: record.key)
+
+
+def test_a_new_directory_is_made_and_empty(tmp_path: Path) -> None:
+    with Desk(tmp_path / "a" / "b") as desk:
+        loaded = desk.storage.load()
+        assert (loaded.records, loaded.damaged, loaded.subscriptions) == ([], {}, {})
+        assert desk.fetch(TRADES) == Fetched(1, ())
+
+
+def test_every_kind_of_record_comes_back_in_the_order_of_keys(tmp_path: Path) -> None:
+    with Desk(tmp_path, durable=True) as desk:
+        desk.write(*map(Store, RECORDS))
+    with Desk(tmp_path) as desk:
+        assert desk.storage.load().records == by_key(RECORDS)
+
+
+def test_the_last_change_of_a_record_counts_also_within_a_group(tmp_path: Path) -> None:
+    key = LifeRecord(0).key
+    with Desk(tmp_path) as desk:
+        desk.write(Store(LifeRecord(1)), Erase(key), Store(LifeRecord(2)))
+        assert desk.storage.load().records == [LifeRecord(2)]
+        desk.write(Store(LifeRecord(3)), Erase(key))
+        assert desk.storage.load().records == []
+        desk.write(Erase(key))
+        assert desk.storage.load().records == []
+
+
+def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+    large = row(30, 39, size=100_000)
+    with Desk(tmp_path) as desk:
+        desk.write(append(10, 14), append(20), append(20, 29, QUOTES))
+        desk.write(append(30, 39, size=100_000))
+    with Desk(tmp_path) as desk:
+        assert desk.fetch(TRADES).rows == (row(10, 14), row(20), large)
+        assert desk.fetch(QUOTES).rows == (row(20, 29, QUOTES),)
+
+
+def test_a_fetch_gives_the_rows_that_touch_its_range(tmp_path: Path) -> None:
+    with Desk(tmp_path) as desk:
+        desk.write(append(10, 14), append(20, 24), append(30, 34))
+        assert firsts(desk.fetch(TRADES, 14, 30)) == [10, 20, 30]
+        assert firsts(desk.fetch(TRADES, 15, 29)) == [20]
+        assert firsts(desk.fetch(TRADES, 22, 23)) == [20]
+        assert firsts(desk.fetch(TRADES, 15, 19)) == []
+        assert firsts(desk.fetch(TRADES, 35, 99)) == []
+        assert desk.fetch(TRADES, 0, 9).complete
+
+
+def test_a_fetch_gives_at_least_one_row_and_says_whether_there_are_more(tmp_path: Path) -> None:
+    with Desk(tmp_path) as desk:
+        desk.write(append(10), append(20), append(30))
+        some = desk.fetch(TRADES, bytes_max=1)
+        assert (firsts(some), some.complete, some.damaged) == ([10], False, None)
+        last = desk.fetch(TRADES, low=30, bytes_max=1)
+        assert (firsts(last), last.complete) == ([30], True)
+
+
+def test_a_trim_takes_the_rows_that_end_at_or_below_it(tmp_path: Path) -> None:
+    with Desk(tmp_path) as desk:
+        desk.write(append(10, 14), append(20, 24), append(20, 24, QUOTES))
+        desk.write(append(30, 34), Trim(TRADES, 23))
+        assert firsts(desk.fetch(TRADES)) == [20, 30]
+        desk.write(Trim(TRADES, 99), Trim(TRADES, 50))
+        assert firsts(desk.fetch(TRADES)) == []
+        desk.write(append(100))
+        assert firsts(desk.fetch(TRADES)) == [100]
+        assert firsts(desk.fetch(QUOTES)) == [20]
+    with Desk(tmp_path) as desk:
+        assert firsts(desk.fetch(TRADES)) == [100]
+        assert not desk.storage.load().damaged
+
+
+def test_a_row_that_is_not_above_the_log_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
+    with Desk(tmp_path) as desk:
+        desk.write(append(10, 14))
+        for wrong in (append(14), append(20, 19)):
+            with pytest.raises(AssertionError, match="not above the log"):
+                desk.ask(wrong)
+        desk.write(Trim(TRADES, 30))
+        with pytest.raises(AssertionError, match="not above the log"):
+            desk.ask(append(25))
+    with Desk(tmp_path) as desk, pytest.raises(AssertionError, match="not above the log"):
+        desk.ask(append(12, 16))
+
+
+def test_writes_are_reported_in_the_order_of_asking(tmp_path: Path) -> None:
+    with Desk(tmp_path) as desk:
+        tickets = [desk.ask(append(tick), Store(LifeRecord(tick))) for tick in range(1, 300)]
+        desk.wait_for(tickets[-1])
+        assert desk.written == tickets
+        assert desk.storage.pending_bytes == 0
+
+
+class Gate:
+    """Holds up a thread of a storage until the test opens it."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self._opened = threading.Event()
+
+    def hold(self) -> None:
+        self.reached.set()
+        assert self._opened.wait(PATIENCE_S)
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+def test_what_is_queued_when_a_commit_begins_is_one_commit_and_one_call(tmp_path: Path) -> None:
+    gate = Gate()
+
+    def hold_first(events: list[Written | Fetched]) -> None:
+        if Written(1) in events:
+            gate.hold()
+
+    statements: list[str] = []
+    with Desk(tmp_path, before_report=hold_first) as desk:
+        desk.ask(append(1))
+        assert gate.reached.wait(PATIENCE_S)
+        desk.storage._writer.set_trace_callback(statements.append)
+        tickets = [desk.ask(append(tick), Store(LifeRecord(tick))) for tick in range(2, 102)]
+        assert desk.storage.pending_bytes > 100 * 20
+        gate.open()
+        desk.wait_for(tickets[-1])
+        assert statements.count("COMMIT") == 1
+        assert desk.calls == [1, 100]
+        assert sum(statement.startswith("INSERT INTO log(") for statement in statements) < 10
+        counted = desk.storage.statistics()
+        assert (counted.writes, counted.commits, counted.pending_bytes) == (101, 2, 0)
+
+
+def test_a_fetch_does_not_wait_for_a_write(tmp_path: Path) -> None:
+    gate = Gate()
+    with Desk(tmp_path) as desk:
+        desk.write(append(10))
+        desk.storage._writer.set_trace_callback(
+            lambda statement: gate.hold() if statement == "COMMIT" else None
+        )
+        ticket = desk.ask(append(20))
+        assert gate.reached.wait(PATIENCE_S)
+        assert firsts(desk.fetch(TRADES)) == [10]
+        assert ticket not in desk.written
+        gate.open()
+        desk.wait_for(ticket)
+        assert firsts(desk.fetch(TRADES)) == [10, 20]
+
+
+def test_a_fetch_shows_no_row_whose_write_was_not_reported(tmp_path: Path) -> None:
+    gate = Gate()
+
+    def hold_second(events: list[Written | Fetched]) -> None:
+        if Written(2) in events:
+            gate.hold()
+
+    with Desk(tmp_path, before_report=hold_second) as desk:
+        desk.write(append(10))
+        desk.ask(append(20))
+        assert gate.reached.wait(PATIENCE_S)
+        assert firsts(desk.fetch(TRADES)) == [10]
+        gate.open()
+        desk.wait_for(2)
+        desk.write(append(30))
+        assert firsts(desk.fetch(TRADES)) == [10, 20, 30]
+
+
+def test_closing_writes_and_answers_what_was_asked(tmp_path: Path) -> None:
+    with Desk(tmp_path) as desk:
+        ticket = desk.ask(append(10))
+        desk.ask_fetch(TRADES, 0, 99)
+    desk.collect()
+    assert desk.written == [ticket]
+    desk.storage.close()
+    with pytest.raises(AssertionError, match="closed"):
+        desk.ask(append(20))
+    with Desk(tmp_path) as desk:
+        assert firsts(desk.fetch(TRADES)) == [10]
+
+
+def test_two_cannot_use_one_directory(tmp_path: Path) -> None:
+    with Desk(tmp_path), pytest.raises(InUseError, match=r"in use by process \d+: stop it"):
+        Desk(tmp_path)
+    with Desk(tmp_path) as desk:
+        assert desk.storage.failure is None
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    Desk(tmp_path).storage.close()
+    execute(tmp_path, "PRAGMA user_version=9")
+    with pytest.raises(NewerFormatError, match="format 9, this program knows formats up to 1"):
+        Desk(tmp_path)
+
+
+def test_a_database_of_someone_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    execute(tmp_path, "CREATE TABLE theirs (x)")
+    before = (tmp_path / "broker.db").read_bytes()
+    with pytest.raises(DamagedError, match="not a database of gapless"):
+        Desk(tmp_path)
+    assert (tmp_path / "broker.db").read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "broker.db").write_bytes(b"no database at all" * 500)
+    with pytest.raises(DamagedError, match="the database is damaged"):
+        Desk(tmp_path)
+    assert (tmp_path / "broker.db").read_bytes() == b"no database at all" * 500
+
+
+def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot be made"):
+        Desk(tmp_path / "file" / "data")
+
+
+def test_writes_are_synced_unless_code_says_otherwise(tmp_path: Path) -> None:
+    storage = Storage.open(tmp_path, on_done=lambda _: None, on_failure=lambda _: None)
+    assert storage._writer.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert storage._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    storage.write(Write(1, ()))
+    storage.close()

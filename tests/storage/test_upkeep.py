@@ -1,0 +1,96 @@
+"""Space that trims free is used again or given back, and the WAL stays bounded."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+import gapless.storage.storage as storage_module
+from gapless.messages.records import LifeRecord, Store, Trim
+from gapless.storage import schema, upkeep
+from gapless.storage.schema import PAGE_BYTES, wal_path
+from tests.storage.desk import PATIENCE_S, TRADES, Desk, append, firsts
+
+SIZE = 20_000
+
+
+def wait_for_upkeep(desk: Desk) -> None:
+    """Wait until nothing is left to be freed. A write makes a step, so this ends."""
+    for life in range(10_000):
+        if not desk.storage._upkeep.waits:
+            return
+        desk.write(Store(LifeRecord(life)))
+    raise AssertionError("upkeep does not end")
+
+
+def pages(desk: Desk) -> int:
+    return int(desk.storage._reader.execute("PRAGMA page_count").fetchone()[0])
+
+
+def test_a_log_of_steady_length_does_not_make_the_file_grow(tmp_path: Path) -> None:
+    with Desk(tmp_path) as desk:
+        sizes = []
+        for tick in range(1, 601):
+            desk.write(append(tick, size=SIZE), Trim(TRADES, tick - 20))
+            sizes.append(pages(desk))
+        assert max(sizes[100:]) <= 2 * sizes[99]
+        assert firsts(desk.fetch(TRADES)) == list(range(581, 601))
+
+
+def test_when_most_is_free_the_file_shrinks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_FREE_PAGES_KEPT", 50)
+    with Desk(tmp_path) as desk:
+        for low in range(1, 1_001, 100):
+            desk.write(*(append(tick, size=SIZE) for tick in range(low, low + 100)))
+        large = pages(desk)
+        assert large * PAGE_BYTES > 1_000 * SIZE
+        desk.write(Trim(TRADES, 990))
+        wait_for_upkeep(desk)
+        assert pages(desk) < large // 4
+        assert firsts(desk.fetch(TRADES)) == list(range(991, 1_001))
+
+
+def test_a_trim_that_was_not_carried_out_is_carried_out_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(upkeep.Upkeep, "step", lambda *_: None)
+        patch.setattr(upkeep.Upkeep, "waits", False)
+        with Desk(tmp_path) as desk:
+            desk.write(append(10), append(20), append(30))
+            desk.write(Trim(TRADES, 20))
+            assert firsts(desk.fetch(TRADES)) == [30]
+            assert rows_in_table(desk) == 3
+    with Desk(tmp_path) as desk:
+        wait_for_upkeep(desk)
+        assert rows_in_table(desk) == 1
+        assert firsts(desk.fetch(TRADES)) == [30]
+
+
+def rows_in_table(desk: Desk) -> int:
+    return int(desk.storage._reader.execute("SELECT count(*) FROM log").fetchone()[0])
+
+
+def test_a_wal_that_has_grown_large_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_module, "WAL_BYTES_MAX", 100_000)
+    monkeypatch.setattr(storage_module, "_LOOK_COMMITS", 1)
+    cut = threading.Event()
+    real = schema.cut_wal
+    sizes: list[int] = []
+
+    def watched(connection: sqlite3.Connection) -> None:
+        real(connection)
+        sizes.append(wal_path(tmp_path).stat().st_size)
+        cut.set()
+
+    monkeypatch.setattr(storage_module, "cut_wal", watched)
+    with Desk(tmp_path) as desk:
+        desk.write(append(1, size=200_000))
+        assert cut.wait(PATIENCE_S)
+        assert sizes[0] == 0
+        assert firsts(desk.fetch(TRADES)) == [1]
