@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def damaged(stored: Path, tmp_path: Path) -> Iterator[Path]:
+def damaged(stored: Path, tmp_path: Path) -> Path:
     """Return a copy of it with one bit flipped in the second row."""
     for path in stored.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -37,7 +36,7 @@ def damaged(stored: Path, tmp_path: Path) -> Iterator[Path]:
         broken = bytes([*frame[:-1], frame[-1] ^ 1])
         connection.execute("UPDATE log SET frame=? WHERE frame=?", (broken, frame))
     connection.close()
-    yield tmp_path
+    return tmp_path
 
 
 def test_ls_lists_what_each_log_holds(stored: Path, capsys: Captured) -> None:

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+import typer.main
 
 import gapless
 from gapless.cli import doctor, entry
-from gapless.cli.main import EXIT_INTERRUPTED, EXIT_WRONG_INPUT, main
+from gapless.cli.main import (
+    EXIT_DISK,
+    EXIT_FOUND,
+    EXIT_INTERRUPTED,
+    EXIT_NO_BROKER,
+    EXIT_REFUSED,
+    EXIT_WRONG_INPUT,
+    app,
+    exit_code,
+    main,
+)
+from gapless.core import errors
 from gapless.core.errors import UsageError
+
+PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "commands.md").read_text()
 
 
 def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,11 +38,73 @@ def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"gapless {gapless.__version__}\n"
 
 
-def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield every command as it is typed."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name)
+
+
+COMMANDS = sorted(commands(typer.main.get_command(app)))
+
+
+def test_help_names_every_command_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert "doctor" in shown
-    assert "explain" in shown
+    for name, *_ in COMMANDS:
+        assert f" {name} " in shown
+    assert "130 interrupted" in shown
+    assert "--install-completion" in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself_and_has_json(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"gapless {' '.join(command)}" in shown
+    assert "--json" in shown or command == ("broker",), "a broker prints nothing"
+    assert f"`gapless {' '.join(command)}" in PAGE, "docs/commands.md does not know it"
+
+
+def test_the_page_has_the_exit_codes() -> None:
+    rows = re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)
+    codes = [EXIT_FOUND, EXIT_WRONG_INPUT, EXIT_DISK, EXIT_NO_BROKER, EXIT_REFUSED]
+    assert [*map(int, rows)] == [0, *codes, EXIT_INTERRUPTED]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.FilterSyntaxError("no", "no", 0), EXIT_WRONG_INPUT),
+        (errors.RefusedError("no"), EXIT_REFUSED),
+        (errors.UnavailableError("not now"), EXIT_NO_BROKER),
+        (errors.OutcomeUnknownError("perhaps"), EXIT_NO_BROKER),
+        (errors.ConnectionLostError("gone"), EXIT_NO_BROKER),
+        (errors.DiskFullError("full"), EXIT_DISK),
+        (errors.DamagedError("damaged"), EXIT_FOUND),
+    ],
+)
+def test_an_error_has_the_exit_code_of_who_has_to_act(
+    error: errors.GaplessError, code: int
+) -> None:
+    assert exit_code(error) == code
+
+
+def test_a_file_that_cannot_be_written_is_one_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**options: object) -> doctor.Diagnosis:
+        del options
+        raise PermissionError(13, "Permission denied", "/etc/shadow")
+
+    monkeypatch.setattr(doctor, "diagnose", fail)
+    assert main(["doctor", "--json"]) == EXIT_DISK
+    said = json.loads(capsys.readouterr().err)
+    assert said == {"error": "/etc/shadow: Permission denied"}
 
 
 def test_a_filter_error_is_one_block_with_the_caret_under_its_column(
@@ -64,6 +144,7 @@ def test_an_interruption_is_quiet(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(**options: object) -> doctor.Diagnosis:
+        del options
         raise KeyboardInterrupt
 
     monkeypatch.setattr(doctor, "diagnose", interrupt)

@@ -119,7 +119,8 @@ def test_after_a_seek_everything_from_there_comes_again(
     brokers: Overlay, name: str, capsys: Captured
 ) -> None:
     document = shown(capsys, "durable", "seek", name, "earliest", "--to", brokers.url(2))
-    assert document == {"position": {"quotes": 0}, "waiting": {}}
+    assert document.keys() == {"position", "waiting"}
+    assert document["waiting"] == {}
     assert events_of(name, brokers, 3) == [1, 2, 3]
     (strand,) = shown(capsys, "durable", "info", name, "--to", brokers.url(2))["strands"]
     place = f"quotes:{strand['acked'] - 1}"

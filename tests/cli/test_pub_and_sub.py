@@ -70,7 +70,7 @@ def test_a_file_is_published_and_printed_with_everything_that_is_known(
 ) -> None:
     source = tmp_path / "events"
     binary = base64.b64encode(b"\xff\x00").decode()
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"attributes": {"k": pubend, "n": 1, "x": 1.5, "is": True}, "payload": "héllo"},
         {"attributes": {"k": pubend}, "payload_base64": binary},
         {"attributes": {"k": pubend, "last": True}},
@@ -246,7 +246,8 @@ def test_what_a_log_no_longer_has_is_a_line_too(
     brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
 ) -> None:
     line = json.dumps({"attributes": {"k": pubend}})
-    pub(brokers, pubend, lines_in(tmp_path / "events", line))
+    # what others keep for their subscriptions is nothing of this
+    pub(brokers, pubend, lines_in(tmp_path / "events", line), "--advertise", f"k = '{pubend}'")
 
     def is_released() -> bool:
         capsys.readouterr()

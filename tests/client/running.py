@@ -11,7 +11,7 @@ __all__ = ["soon", "story"]
 
 P = ParamSpec("P")
 
-BOUND_S = 60.0
+BOUND_S = 40.0
 """No test needs nearly so long; one that does hangs."""
 
 

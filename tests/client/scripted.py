@@ -87,7 +87,7 @@ class ScriptedBroker:
         self.requests: list[Any] = []
         self.session = 0
         self.last_sequence = 0
-        self.window = 1_024
+        self.window = 64
         self.tick = 1_000
         self.greet: Callable[[Visit], None] = self._welcome
         self.answers: dict[type, Callable[[Visit, Any], None]] = {

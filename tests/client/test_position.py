@@ -15,12 +15,8 @@ from gapless.core.ids import PubendId
 from gapless.errors import PositionError
 
 NAMES = st.text(st.characters(exclude_characters="#", exclude_categories=["Cs"]), min_size=1)
-POSITIONS = st.builds(
-    Position, st.dictionaries(NAMES, st.integers(0, 2**62), max_size=4)
-)
-SMALL = st.builds(
-    Position, st.dictionaries(st.sampled_from("abc"), st.integers(0, 3), max_size=3)
-)
+POSITIONS = st.builds(Position, st.dictionaries(NAMES, st.integers(0, 2**62), max_size=4))
+SMALL = st.builds(Position, st.dictionaries(st.sampled_from("abc"), st.integers(0, 3), max_size=3))
 
 
 @given(POSITIONS)

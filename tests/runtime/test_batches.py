@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.ids import PubendId
+from gapless.core.parameters import Parameters
 from gapless.messages.clients import Delivery
 from gapless.messages.streams import Publication
 from gapless.runtime.clients import halves
@@ -83,6 +84,30 @@ def test_more_events_than_a_frame_holds_are_delivered_in_several() -> None:
             for number in range(1, count + 1):
                 await publisher.publish("trades", opened.session, number, payload=bytes(size))
             subscriber.give_credit("all", 1_000)
+            assert await subscriber.events(count) == list(range(1, count + 1))
+
+    run(scenario())
+
+
+def test_a_packet_that_is_larger_than_a_frame_gets_through() -> None:
+    size = 900_000
+    count = FRAME_BYTES_MAX // size + 4
+    parameters = Parameters(redial_ms=500)
+
+    async def scenario() -> None:
+        async with (
+            world("line:2", parameters=parameters) as brokers,
+            RawClient(brokers["b1"].url) as publisher,
+            RawClient(brokers["b2"].url) as subscriber,
+        ):
+            opened = await publisher.open("trades")
+            await brokers.knows("b2", "trades")
+            await subscriber.subscribe("all")
+            link = brokers["b1"].links.link("b2")
+            assert link is not None
+            link.connection.abort()
+            for number in range(1, count + 1):
+                await publisher.publish("trades", opened.session, number, payload=bytes(size))
             assert await subscriber.events(count) == list(range(1, count + 1))
 
     run(scenario())

@@ -82,6 +82,7 @@ def test_delta_is_that_of_the_overlay(tmp_path: Path) -> None:
         ('name = "b1"\ndata = "d"\n[parameters]\nheartbeat_ms = true', "a whole number"),
         ('name = "b1"\ndata = "d"\n[parameters]\nordered_sessions = 1', "true or false"),
         ('name = "b1"\ndata = "d"\n[parameters]\nheartbeat_ms = 9999', "session_dead_ms"),
+        ('name = "b1"\ndata = "d"\n[parameters]\nframe_bytes_max = 99999999', "8,388,608"),
         ('name = "b9"\ndata = "d"\noverlay = "overlay.toml"', "no broker b9"),
         ('name = "p1"\ndata = "d"\ncell = "rome"\noverlay = "overlay.toml"', "'paris'"),
         ('name = "p1"\ndata = "d"\noverlay = "overlay.toml"\n[parameters]\ndelta = 2', "delta"),

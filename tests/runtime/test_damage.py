@@ -7,17 +7,17 @@ from contextlib import closing
 from pathlib import Path
 
 from gapless.core.ids import PubendId
-from gapless.messages.clients import OpenPubend, OpenPublisher, Publish, ReadLog, Refused
+from gapless.messages.clients import OpenPubend, OpenPublisher, Publish, ReadLog, Refused, Subscribe
 from tests.runtime.nodes import run, world
 from tests.runtime.raw_client import RawClient
 
 
-def damage(directory: Path, pubend: str) -> None:
-    """Change a record of a pubend without its checksum."""
+def damage(directory: Path, kind: str, name: str) -> None:
+    """Change a record without its checksum."""
     with closing(sqlite3.connect(directory / "broker.db")) as database:
         changed = database.execute(
             "UPDATE records SET body = CAST(body || x'00' AS BLOB) WHERE key LIKE ?",
-            (f'["pubend","{pubend}%',),
+            (f'["{kind}","{name}%',),
         )
         assert changed.rowcount == 1
         database.commit()
@@ -47,7 +47,7 @@ def test_a_damaged_pubend_is_refused_and_the_rest_starts(tmp_path: Path) -> None
             await client.publish("quotes", opened.session, 4)
 
     run(first_life())
-    damage(tmp_path / "b1", "trades")
+    damage(tmp_path / "b1", "pubend", "trades")
     run(second_life())
     run(second_life_again(tmp_path))
 
@@ -56,3 +56,23 @@ async def second_life_again(directory: Path) -> None:
     """Nothing damaged was repaired or lost by starting."""
     async with world(data=directory) as brokers:
         assert list(brokers["b1"].refused) == ["pubend trades"]
+
+
+def test_a_damaged_subscription_is_refused_and_not_written_over(tmp_path: Path) -> None:
+    async def first_life() -> None:
+        async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
+            await client.open("trades")
+            for name in ("left", "right"):
+                await client.subscribe(name, durable=True)
+
+    async def second_life() -> None:
+        async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
+            assert list(brokers["b1"].refused) == ["subscription left"]
+            refused = await client.ask(Refused, Subscribe(11, "left", "", durable=True))
+            assert "could not be brought back" in refused.reason
+            await client.subscribe("right", durable=True)
+
+    run(first_life())
+    damage(tmp_path / "b1", "subscription", "left")
+    for _ in range(2):
+        run(second_life())

@@ -125,9 +125,7 @@ def test_a_line_of_text_quotes_what_would_be_misread() -> None:
 
 
 @pytest.mark.parametrize("shape", LogFormat)
-def test_logs_go_to_standard_error(
-    shape: LogFormat, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_logs_go_to_standard_error(shape: LogFormat, capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("gapless")
     try:
         set_up_logs("warning", shape)

@@ -63,7 +63,12 @@ def test_a_client_that_stays_behind_for_some_beats_is_dismissed() -> None:
                 number += 1
                 await publisher.publish("trades", opened.session, number, payload=LARGE)
                 sleeper.beat()
-            await until(lambda: (publisher.beat(), sleeper.beat(), len(clients) == 1)[2])
+            beating = [
+                asyncio.create_task(each.keep_beating(0.01)) for each in (publisher, sleeper)
+            ]
+            await until(lambda: len(clients) == 1)
+            for task in beating:
+                task.cancel()
 
     run(scenario())
 

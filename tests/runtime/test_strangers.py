@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from gapless.core.ids import PubendId
 from gapless.core.parameters import Parameters
-from gapless.messages.clients import Credit, Publish, Subscribe
+from gapless.messages.clients import Credit, Subscribe
 from gapless.wire import (
     CLIENT_REQUESTS,
     VERSIONS,
@@ -69,8 +68,7 @@ def test_a_frame_above_the_limit_that_the_welcome_names_closes_the_connection() 
         async with world() as brokers, RawClient(brokers["b1"].url) as client:
             opened = await client.open("trades")
             limit = client.welcome.frame_bytes_max
-            events = (({"n": 1}, bytes(limit)),)
-            client.send(Publish(9, PubendId("trades"), "desk", opened.session, 1, events))
+            client.send_publish("trades", opened.session, 1, payload=bytes(limit))
             goodbye = await client.goodbye()
             assert goodbye.farewell is Farewell.NOT_UNDERSTOOD
             assert f"{limit:,}" in goodbye.reason
@@ -199,9 +197,7 @@ def test_a_number_beyond_64_bits_closes_its_connection() -> None:
     async def scenario() -> None:
         async with world() as brokers, RawClient(brokers["b1"].url) as client:
             await client.open("trades")
-            body = msgspec.msgpack.encode(
-                ["ReadLog", 1, ["trades", 1], "", 2**64 - 1, 2**64 - 1]
-            )
+            body = msgspec.msgpack.encode(["ReadLog", 1, ["trades", 1], "", 2**64 - 1, 2**64 - 1])
             client.send_bytes(len(body).to_bytes(4, "big") + body)
             assert (await client.goodbye()).farewell is Farewell.NOT_UNDERSTOOD
             assert brokers["b1"].is_running

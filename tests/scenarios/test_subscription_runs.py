@@ -293,7 +293,7 @@ def test_a21_when_all_below_the_last_counts_as_published_an_acknowledged_event_i
     def up_to_the_last(
         _publishers: Publishers, held: PublisherRecord, first: int, count: int, *_found: Any
     ) -> tuple[Tick, ...]:
-        known = dict(held.window)
+        known = {first: tick for first, tick, _ in held.window}
         last = min(first + count - 1, held.last_sequence)
         return tuple(known.get(sequence, 0) for sequence in range(first, last + 1))
 

@@ -107,7 +107,7 @@ def test_a_frame_of_too_many_events_breaks_i14() -> None:
 
 def test_a_window_that_is_too_long_breaks_i14() -> None:
     world, probe = sound(Limits, limits={"publisher_window": 10})
-    window = tuple((number, number) for number in range(1, 12))
+    window = tuple((number, number, 1) for number in range(1, 12))
     record = PublisherRecord(P, "p", 1, 11, window, 0)
     probe.durable(some(world).host, Store(record))
     assert names(world) == ["I14"]

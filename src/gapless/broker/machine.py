@@ -43,6 +43,7 @@ from gapless.messages.clients import (
     PartitionTable,
     Refused,
     RetireHost,
+    Subscribe,
 )
 from gapless.messages.overlay import Announce, PartitionInfo, Quality, Retire, TableState
 from gapless.messages.records import (
@@ -108,8 +109,9 @@ class Broker:
         records: Iterable[Record],
         moment: Moment,
         refused: Mapping[PubendId, str] | None = None,
+        refused_subscriptions: Mapping[str, str] | None = None,
     ) -> None:
-        """Begin a life. ``refused`` are pubends that cannot be brought back, each with the reason."""
+        """Begin a life. What is ``refused`` cannot be brought back, each with the reason (P8)."""
         records = tuple(records)
         life = next_life(records, moment.clock)
         self.context = Context(Identity(broker, cell, life), parameters)
@@ -119,6 +121,7 @@ class Broker:
         self._reshaping = Reshaping(self, newest(neighbourhood, records))
         self._records = records
         self.refused = dict(refused or {})
+        self.refused_subscriptions = dict(refused_subscriptions or {})
         self._early: list[Event] | None = []
         """What happens before the new life is on disk waits; nothing is sent before that (R1)."""
         self._posted: list[Any] = []
@@ -272,6 +275,10 @@ class Broker:
         if isinstance(request, RetireHost):
             self._retire(client, request)
             return
+        damage = self._damage_of(request)
+        if damage is not None:
+            self.context.tell(client, Refused(request.request, damage))
+            return
         if isinstance(request, ListPartitions):
             entries = tuple(self.partitions.table())
             self.context.tell(client, PartitionTable(request.request, entries))
@@ -280,6 +287,15 @@ class Broker:
         if not any(room.asked(client, request) for room in rooms):
             number = getattr(request, "request", 0)
             self.context.tell(client, Refused(number, f"{type(request).__name__} is no request"))
+
+    def _damage_of(self, request: Any) -> str | None:
+        """Say why a durable subscription cannot go on: to make it anew would write over it (P8)."""
+        if not isinstance(request, Subscribe) or not self.refused_subscriptions:
+            return None
+        damage = self.refused_subscriptions.get(request.subscription)
+        if damage is None:
+            return None
+        return f"the subscription {request.subscription} could not be brought back: {damage}"
 
     def _retire(self, client: str, call: RetireHost) -> None:
         """Retire a broker that an operator says will never return (R26)."""

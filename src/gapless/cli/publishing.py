@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
+import os
+import stat
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from io import FileIO
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -194,12 +197,28 @@ def pub(
 async def _publish_all(
     publisher: Publisher, source: str, count: _Count, rate: float | None, advertised: Filter
 ) -> None:
-    with _opened(source) as opened:
+    with _opened(source) as opened, _shown(opened) as show:
         async for lines in _Reader(opened).chunks():
             events, wrong = _read(lines, count, advertised)
             await _publish(publisher, events, count, rate)
+            show(sum(map(len, lines)) + len(lines))
             if wrong is not None:
                 raise wrong
+
+
+@contextlib.contextmanager
+def _shown(opened: FileIO) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how much of a file is published."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    screen = Console(stderr=True)
+    is_file = stat.S_ISREG(os.fstat(opened.fileno()).st_mode)
+    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    hidden = not (is_file and screen.is_terminal)
+    with Progress(*columns, console=screen, transient=True, disable=hidden) as bar:
+        task = bar.add_task("", total=os.fstat(opened.fileno()).st_size or None)
+        yield lambda done: bar.update(task, advance=done)
 
 
 def _opened(source: str) -> FileIO:

@@ -1,7 +1,7 @@
 """Publishers: events to one pubend, each exactly once, in order.
 
-Theory of operation. Events gather in batches. One is sent at once if nothing is under way, else when
-it is worth a frame or the one before is answered: a lone event does not wait, many share a frame. All
+Theory of operation. Events gather in batches. One is sent at once if little is under way, else when
+it is worth a frame or an earlier one is answered: a lone event does not wait, many share a frame. All
 that is under way fits into the window that the broker has told, so that the outcome of every sequence
 can surely be told (R27, R28). When a link is lost, the publisher is opened again over the next one
 and sends what was not answered, in order and under the same sequences.
@@ -61,6 +61,13 @@ EventLike: TypeAlias = Mapping[str, Value] | tuple[Mapping[str, Value], bytes]
 BATCH_BYTES_MAX: Final = 262_144
 """A batch is sent when it has so many bytes, so that a frame is neither tiny nor long on its way."""
 
+BATCH_EVENTS_MAX: Final = 500
+"""The same for events."""
+
+SMALL_BATCHES_MAX: Final = 4
+"""When so many batches are under way, the next one is sent when it is worth a frame or one of them is
+answered. So a lone event is not held back, and under load frames are full."""
+
 UNDER_WAY_BYTES_MAX: Final = 8_388_608
 """More than this is not sent before something is answered."""
 
@@ -105,7 +112,7 @@ class Publisher:
         """Sent on this connection and not answered, oldest first."""
         self._held = 0
         """Events in both."""
-        self._sent_events = self._sent_bytes = 0
+        self._sent_bytes = 0
         self._sequence = 0
         self._window = 1
         self._event_bytes_max = 0
@@ -182,7 +189,7 @@ class Publisher:
                 self._fail(batch, _outcome(batch, error))
         self._sent.clear()
         self._queue.clear()
-        self._held = self._sent_events = self._sent_bytes = 0
+        self._held = self._sent_bytes = 0
         self._session.closed(self)
         self._wake()
 
@@ -359,7 +366,7 @@ class Publisher:
             batch is None
             or not batch.is_open
             or batch.bytes + len(event) > self._batch_bytes
-            or len(batch.events) >= self._batch_events
+            or len(batch.events) >= BATCH_EVENTS_MAX
         ):
             batch = Batch()
             self._queue.append(batch)
@@ -369,11 +376,6 @@ class Publisher:
             self._is_pumping = True
             asyncio.get_running_loop().call_soon(self._pump)
         return batch, index
-
-    @property
-    def _batch_events(self) -> int:
-        """Half of the window, so that one batch is on its way while the other is on the disk."""
-        return max(1, self._window // 2)
 
     @property
     def _batch_bytes(self) -> int:
@@ -450,7 +452,7 @@ class Publisher:
                 return
             count = batch.count
             if self._sent and (
-                self._sent_events + count > self._window
+                len(self._sent) >= self._window
                 or self._sent_bytes + batch.bytes > UNDER_WAY_BYTES_MAX
             ):
                 return
@@ -463,9 +465,13 @@ class Publisher:
     def _seal(self, batch: Batch) -> bool:
         """Give a batch its sequences, unless it is better to let it grow."""
         is_last = len(self._queue) == 1
-        if self._sent and is_last and len(batch.events) < self._batch_events // 2:
+        if len(self._sent) >= self._window:
             return False
-        if self._sent and self._sent_events + len(batch.events) > self._window:
+        if (
+            len(self._sent) >= SMALL_BATCHES_MAX
+            and is_last
+            and len(batch.events) < BATCH_EVENTS_MAX // 2
+        ):
             return False
         assert self._link is not None
         batch.seal(self._link.numbers.next(), self._sequence + 1)
@@ -477,7 +483,6 @@ class Publisher:
         assert self._number is not None
         batch.sendings += 1
         self._sent.append(batch)
-        self._sent_events += count
         self._sent_bytes += batch.bytes
         request = Publish(
             batch.request, self._id, self.name, self._number, batch.first, batch.wire_events()
@@ -498,7 +503,6 @@ class Publisher:
 
     def _finish(self, batch: Batch) -> None:
         self._sent.remove(batch)
-        self._sent_events -= batch.count
         self._sent_bytes -= batch.bytes
         self._held -= batch.count
 
@@ -534,7 +538,7 @@ class Publisher:
         """Nothing is sent in a session any more."""
         self._number = None
         sent, self._sent = self._sent, deque()
-        self._sent_events = self._sent_bytes = 0
+        self._sent_bytes = 0
         if self.guaranteed:
             self._queue.extendleft(reversed(sent))
             return

@@ -465,6 +465,7 @@ class Subscription:
                 self._floor.pop(pubend, None)
         self._earliest = set(ticks) if kind is BeginKind.EARLIEST else self._earliest - set(ticks)
         self._done = None
+        self._is_placed = True
         prefetch.place(ticks)
         self._give_credit()
 

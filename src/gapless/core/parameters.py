@@ -107,7 +107,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     # pubends
     ceiling_step_ms: int = 1_000
     tick_lead_ms: int = 5_000
-    publisher_window: int = 1_024
+    publisher_window: int = 64
+    """Batches of a publisher whose ticks are remembered; so many may be unanswered at once."""
     publisher_ttl_s: int = 604_800
     log_bytes_max: int = 68_719_476_736
     retention_s: int = 3_600

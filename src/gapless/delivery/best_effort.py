@@ -86,12 +86,12 @@ class BestEffortPubend:
             self._outlet.spread(self.record.pubend, piece, None)
 
     def _with_ticks(self, publisher: str, sequence: int, events: Events) -> tuple[Publication, ...]:
-        found = []
-        for attributes, payload in events:
-            self.top = max(self.top + 1, self._context.clock)
-            found.append(Publication(self.top, publisher, sequence, attributes, payload))
-            sequence += 1
-        return tuple(found)
+        first = max(self.top + 1, self._context.clock)
+        self.top = max(self.top, first + len(events) - 1)
+        return tuple(
+            Publication(first + place, publisher, sequence + place, attributes, payload)
+            for place, (attributes, payload) in enumerate(events)
+        )
 
     # --- what a router asks of a log: there is none ------------------------------------------
 

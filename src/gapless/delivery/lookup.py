@@ -1,6 +1,6 @@
 """Look-ups in the log: which sequences were published too long ago to be remembered (R27).
 
-Theory of operation. A publisher's record remembers the ticks of its last sequences. A client with much
+Theory of operation. A publisher's record remembers the ticks of its last batches. A client with much
 under way when its connection dies may repeat older ones; their ticks are in the log, if it was not
 released. So before such a batch is answered, the log is read, from its low end up to the lowest tick
 that is remembered. It takes a while, and in that while nothing of that publisher is published: a later
@@ -163,7 +163,7 @@ class LookUps:
         self._context.mark("look-up in the log")
         batch = queue.waiting[0]
         held = self._publishers.get(batch.publisher, batch.session)
-        lowest, tick = held.window[0]
+        lowest, tick, _ = held.window[0]
         assert missing.stop <= lowest, f"{missing} is remembered from {lowest} on"
         stop = min(lowest, max(missing.stop, missing.start + FOUND_MAX))
         found = Found(range(missing.start, stop), {})

@@ -10,10 +10,10 @@ of three fates:
   that leaves sequences out says that the client has given them up, as after a refusal;
 - it is *new*: above all that were published.
 
-The ticks of the last sequences are remembered; those below may be in the log, where :mod:`.lookup`
+The ticks of the last batches are remembered; those below may be in the log, where :mod:`.lookup`
 looks for them. What has no tick in either place was passed over or is released. It is refused, never
 acknowledged: a client that sends 9 before its unanswered 8 learns that 8 is not there (A21). A client
-that has no more unanswered than the window never gets there. The last sequence and the ticks are on
+that has no more batches unanswered than the window never gets there. The last sequence and the ticks are on
 disk in the transaction of the log row, so all this is the same after a crash.
 
 A publisher that was not used for long is forgotten. Then its past is unknown: what it repeats from
@@ -55,7 +55,8 @@ def last_logged(publishers: Iterable[PublisherRecord]) -> Tick:
     The last tick of every append is in the record of its publisher, in one transaction. A record
     that is gone has left a ceiling not below its last tick.
     """
-    return max((each.window[-1][1] for each in publishers if each.window), default=0)
+    ends = [each.window[-1] for each in publishers if each.window]
+    return max((tick + count - 1 for _, tick, count in ends), default=0)
 
 
 def refuse_unadvertised(advertised: Filter, events: Events) -> None:
@@ -138,7 +139,7 @@ class Publishers:
         repeated = range(first, min(first + count - 1, held.last_sequence) + 1)
         if not repeated:
             return ()
-        known = {**found, **dict(held.window)}
+        known = {**found, **_remembered(held, repeated)}
         for sequence in repeated:
             if sequence not in known:
                 # telling a made-up tick would be a false position, telling ok a false promise
@@ -149,12 +150,12 @@ class Publishers:
         self, held: PublisherRecord, new: tuple[Publication, ...], clock: int, logged_bytes: int = 0
     ) -> PublisherRecord:
         """Note what is published now; return the record to write with it."""
-        window = held.window + tuple((each.sequence, each.tick) for each in new)
+        batch = (new[0].sequence, new[0].tick, len(new))
+        assert new[-1].tick - new[0].tick == len(new) - 1, "the ticks of a batch have no gap"
         record = msgspec.structs.replace(
             held,
             last_sequence=new[-1].sequence,
-            # the last batch always: it may be repeated whole
-            window=window[max(0, len(window) - max(self._window, len(new))) :],
+            window=(*held.window, batch)[-self._window :],
             used=clock,
             logged_bytes=logged_bytes,
         )
@@ -175,3 +176,12 @@ class Publishers:
         else:
             why = "was passed over, or published so long ago that the log no longer has it"
         return f"sequence {sequence} {why}; go on after {last}"
+
+
+def _remembered(held: PublisherRecord, sequences: range) -> dict[int, Tick]:
+    """Return the ticks of those sequences whose batches are remembered."""
+    return {
+        sequence: tick + sequence - first
+        for first, tick, count in held.window
+        for sequence in range(max(first, sequences.start), min(first + count, sequences.stop))
+    }

@@ -91,7 +91,7 @@ class PublisherOpened(msgspec.Struct, frozen=True, array_like=True, tag=True):
     session: int
     last_sequence: int
     window: int = 1
-    """So many events may be unanswered at once, or one batch: their outcome can surely be told."""
+    """So many batches may be unanswered at once: their outcome can surely be told."""
 
 
 class Publish(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -140,8 +140,9 @@ class PublisherRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     publisher: str
     session: int
     last_sequence: int
-    window: tuple[tuple[int, Tick], ...]
-    """The last sequences that were published, ascending, each with its tick."""
+    window: tuple[tuple[int, Tick, int], ...]
+    """The last batches that were published, ascending: the first sequence, its tick, how many. The
+    sequences of a batch and their ticks follow each other without a gap."""
     used: int
     logged_bytes: int = 0
     """How many bytes the pubend had ever logged with its last publication (R58)."""
@@ -197,6 +198,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     """How often an operator has moved it."""
     sought: tuple[tuple[PubendId, int], ...] = ()
     """Pubends on which a seek moved it that its client may not have seen, with that seek's number."""
+    oldest: tuple[PubendId, ...] = ()
+    """Pubends on which it goes on with the oldest that the log has, which is not known yet."""
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from gapless.core.errors import ProtocolError
+from gapless.core.ids import PubendId
 from gapless.core.machine import Asked, ClientDown, ClientUp, Event
 from gapless.core.parameters import Parameters
-from gapless.core.ids import PubendId
 from gapless.messages.clients import Delivery, Publish, Published
 from gapless.messages.streams import Publication
 from gapless.runtime.connection import Connection, Traffic
@@ -55,7 +55,16 @@ def _delivery(whole: Delivery, events: list[tuple[PubendId, Publication]]) -> De
 class ClientSession:
     """One connection of a client."""
 
-    __slots__ = ("_clients", "_published", "_stalled", "connection", "held", "name", "publishes", "silence")
+    __slots__ = (
+        "_clients",
+        "_published",
+        "_stalled",
+        "connection",
+        "held",
+        "name",
+        "publishes",
+        "silence",
+    )
 
     def __init__(self, clients: Clients, name: str, connection: Connection) -> None:
         self._clients = clients

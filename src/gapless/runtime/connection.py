@@ -25,7 +25,8 @@ LINGER_S: Final = 1.0
 too; then it is cut."""
 
 OVERFLOW: Final = 4
-"""So many times ``bytes_max`` may wait at most, because what is not held back at once adds to it."""
+"""So many times ``bytes_max`` may wait before the connection ends: some is sent before it can be
+held back."""
 
 
 class Traffic:
@@ -187,18 +188,15 @@ class Connection(asyncio.Protocol):
             return
         self._frames = []
         self.spoke = True
+        behind = transport.get_write_buffer_size() if self.is_full else 0
         data = frames[0] if len(frames) == 1 else b"".join(frames)
         traffic = self.handler.traffic
         traffic.bytes_out += len(data)
         traffic.frames_out += len(frames)
         transport.write(data)
-        if self.is_full and not self.over:
-            waiting = transport.get_write_buffer_size()
-            if waiting > OVERFLOW * self._bytes_max:
-                self.close(
-                    Farewell.DISMISSED,
-                    f"{waiting:,} bytes wait to be read on this connection; read faster",
-                )
+        if behind > OVERFLOW * self._bytes_max and not self.over:
+            reason = f"{behind:,} bytes wait to be read on this connection; read faster"
+            self.close(Farewell.DISMISSED, reason)
 
     def close(self, farewell: Farewell, reason: str) -> None:
         """Say why and end. What was sent before still goes out, if the other side reads it."""

@@ -24,10 +24,12 @@ from gapless.wire import (
     FRAME_BYTES_MAX,
     LINK_PACKETS,
     VERSIONS,
+    Assembler,
     Beat,
     Farewell,
     Goodbye,
     Introduce,
+    Part,
     Role,
     Welcome,
     decode_greeting,
@@ -43,9 +45,10 @@ SWEEPS_A_SILENCE: Final = 4
 class Link:
     """A connection with a peer whose greeting is through."""
 
-    __slots__ = ("_links", "connection", "peer", "silence")
+    __slots__ = ("_assembler", "_links", "connection", "peer", "silence")
 
     def __init__(self, links: Links, peer: BrokerId, connection: Connection) -> None:
+        self._assembler = Assembler()
         self._links = links
         self.peer = peer
         self.connection = connection
@@ -61,7 +64,11 @@ class Link:
         """Hand a packet to the machine."""
         packet = LINK_PACKETS.decode(body)
         kind = type(packet)
-        if kind is Goodbye:
+        if kind is Part:
+            whole = self._assembler.take(packet)
+            if whole is not None:
+                self.take(whole)
+        elif kind is Goodbye:
             self._links.said_goodbye(self, packet)
         elif kind is not Beat:
             self._links.happen(Received(self.peer, packet))
@@ -292,12 +299,13 @@ class Links:
         if link is None:
             return
         try:
-            frame = LINK_PACKETS.encode(packet)
+            frames = LINK_PACKETS.frames(packet)
         except ProtocolError as error:
             self._voice.error("packet is too large", peer=peer, reason=str(error))
             link.connection.close(Farewell.NOT_UNDERSTOOD, str(error))
             return
-        link.connection.send(frame)
+        for frame in frames:
+            link.connection.send(frame)
 
     def sweep(self) -> None:
         """Close links on which nothing came for long."""

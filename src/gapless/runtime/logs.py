@@ -40,10 +40,13 @@ class Voice:
     def __init__(self, **fields: Any) -> None:
         self._fields = fields
 
-    def say(self, level: int, message: str, **fields: Any) -> None:
-        """Say something at a level of :mod:`logging`."""
+    def say(
+        self, level: int, message: str, *, cause: BaseException | None = None, **fields: Any
+    ) -> None:
+        """Say something at a level of :mod:`logging`; with a cause also where that was raised."""
         if LOG.isEnabledFor(level):
-            LOG.log(level, message, extra={_FIELDS: {**self._fields, **fields}})
+            extra = {_FIELDS: {**self._fields, **fields}}
+            LOG.log(level, message, extra=extra, exc_info=cause)
 
     def info(self, message: str, **fields: Any) -> None:
         """Say what people may want to know."""
@@ -57,9 +60,9 @@ class Voice:
         """Say that somebody should look."""
         self.say(logging.WARNING, message, **fields)
 
-    def error(self, message: str, **fields: Any) -> None:
+    def error(self, message: str, *, cause: BaseException | None = None, **fields: Any) -> None:
         """Say that something failed."""
-        self.say(logging.ERROR, message, **fields)
+        self.say(logging.ERROR, message, cause=cause, **fields)
 
 
 def _time(record: logging.LogRecord) -> str:

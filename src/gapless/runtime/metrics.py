@@ -101,10 +101,10 @@ class Metrics(Collector):
         yield _gauge("restarts", "How often the supervisor started this broker again.", restarts)
 
     def _disk(self) -> Iterator[Metric]:
-        node = self._node
-        yield _count("commits", "Groups of writes that became durable together.", node.commits)
-        yield _count("writes", "Writes that became durable.", node.writes)
-        yield _gauge("unwritten_bytes", "What waits for the disk.", node.unwritten_bytes)
+        disk = self._node.disk
+        yield _count("commits", "Groups of writes that became durable together.", disk.commits)
+        yield _count("writes", "Writes that became durable.", disk.writes)
+        yield _gauge("unwritten_bytes", "What waits for the disk.", disk.pending_bytes)
 
     def _streams(self) -> Iterator[Metric]:
         broker = self._node.broker

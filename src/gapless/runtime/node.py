@@ -13,17 +13,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from gapless.broker import Broker
-from gapless.core.errors import GaplessError, UsageError
+from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId
-from gapless.core.machine import Event, Fetch, Stopping, Write, Written
+from gapless.core.machine import Event, Fetch, Stopping, Write
 from gapless.runtime.addresses import Address
 from gapless.runtime.clients import SWEEPS_A_BEAT, Clients
 from gapless.runtime.connection import Connection, Outbox
 from gapless.runtime.crowd import Crowd
+from gapless.runtime.disk import Disk
 from gapless.runtime.door import Door
 from gapless.runtime.driver import Driver, moment
 from gapless.runtime.health import Health, health_page
@@ -68,14 +69,6 @@ class Node:
         self._web: WebServer | None = None
         self.metrics_address: Address | None = None
         """Where /metrics and /healthz are."""
-        self.commits = 0
-        """How often writes became durable together."""
-        self.writes = 0
-        """How many writes became durable."""
-        self._unwritten = 0
-        """How many writes are under way."""
-        self._sizes: dict[int, int] = {}
-        """About how large they are."""
         self._stopping = False
         self._stopped = False
 
@@ -106,11 +99,6 @@ class Node:
         """How long it has been running."""
         return (time.monotonic_ns() - self._started_ns) / 1e9 if self._started_ns else 0.0
 
-    @property
-    def unwritten_bytes(self) -> int:
-        """How much waits for the disk."""
-        return self._store.pending_bytes
-
     def health(self) -> Health:
         """Return how it is, for people and for those who watch."""
         return Health(
@@ -134,10 +122,9 @@ class Node:
         loop = self._loop = asyncio.get_running_loop()
         self._started_ns = time.monotonic_ns()
         self._begun: asyncio.Future[None] = loop.create_future()
-        self._drained = asyncio.Event()
         self._outbox = Outbox(loop)
         opened = await open_store(self.settings.data, loop, self._stored, self.disk_failed)
-        self._store = opened.store
+        self.disk = Disk(opened.store, self.settings.parameters.frame_bytes_max)
         self.refused = opened.refused
         try:
             self._make(opened)
@@ -184,6 +171,7 @@ class Node:
             opened.records,
             moment(),
             refused=opened.pubends,
+            refused_subscriptions=opened.subscriptions,
         )
         self.driver = Driver(self.broker, self, self._loop, self._fail)
         happen, happen_together = self.driver.happen, self.driver.happen_together
@@ -264,16 +252,13 @@ class Node:
 
     def write(self, write: Write) -> None:
         """Make changes durable; who publishes waits while too much is under way."""
-        self._unwritten += 1
-        before = self._store.pending_bytes
-        self._store.write(write)
-        self._sizes[write.ticket] = self._store.pending_bytes - before
-        if self._store.pending_bytes > self.settings.parameters.unwritten_bytes_max:
+        self.disk.write(write)
+        if self.disk.pending_bytes > self.settings.parameters.unwritten_bytes_max:
             self.clients.hold()
 
     def fetch(self, fetch: Fetch) -> None:
         """Read a log."""
-        self._store.fetch(fetch)
+        self.disk.fetch(fetch)
 
     # --- what happens ----------------------------------------------------------------------------
 
@@ -281,40 +266,13 @@ class Node:
         """Take what the disk has done."""
         if self._stopped:
             return
-        self.commits += 1
-        for batch in self._steps_of(events):
-            self.driver.happen_together(batch)
-        written = sum(type(event) is Written for event in events)
-        self._unwritten -= written
-        self.writes += written
+        for step in self.disk.steps_of(events):
+            self.driver.happen_together(step)
         if not self._begun.done():
             self._begun.set_result(None)
-        if self._unwritten == 0:
-            self._drained.set()
-        relaxed = self._store.pending_bytes <= self.settings.parameters.unwritten_bytes_max // 2
+        relaxed = self.disk.pending_bytes <= self.settings.parameters.unwritten_bytes_max // 2
         if relaxed and not self._stopping:
             self.clients.go_on()
-
-    def _steps_of(self, events: list[Event]) -> Iterator[list[Event]]:
-        """Divide what the disk has done into steps that are not too large.
-
-        What one step has to say to a peer or a client travels together, so it is bounded.
-        """
-        batch: list[Event] = []
-        room = self.settings.parameters.frame_bytes_max
-        for event in events:
-            if type(event) is Written:
-                size = self._sizes.pop(event.ticket)
-                if room < size and batch:
-                    yield batch
-                    batch, room = [], self.settings.parameters.frame_bytes_max
-                room -= size
-                batch.append(event)
-            else:
-                yield [*batch, event]
-                batch, room = [], self.settings.parameters.frame_bytes_max
-        if batch:
-            yield batch
 
     def _sweep(self, action: Callable[[], None], interval_s: float) -> None:
         """Call again and again."""
@@ -335,14 +293,13 @@ class Node:
         if self.failure is not None or self._stopped:
             return
         self.failure = error
-        cause = error.__cause__
-        self._voice.error("broker stops", reason=str(error), cause=repr(cause) if cause else None)
+        self._voice.error("broker stops", reason=str(error), cause=error.__cause__)
         self.driver.stop()
         for connection in self._connections:
             connection.abort()
         if not self._begun.done():
-            self._begun.set_exception(GaplessError(str(error)))
-        self._drained.set()
+            self._begun.set_exception(error)
+        self.disk.give_up()
         if self._on_failure is not None:
             self._on_failure(error)
 
@@ -373,21 +330,26 @@ class Node:
         await self._end()
 
     async def _close_server(self) -> None:
-        """Let nobody in any more, and let those who were just let in come through the door."""
-        if self._server is not None:
-            self._server.close()
+        """Let nobody in any more, and let those who were just let in come through the door.
+
+        A server that is closed between accepting a connection and making its transport loses it
+        open, so it stops accepting first.
+        """
+        if self._server is None:
+            return
+        for each in self._server.sockets:
+            self._loop.remove_reader(each.fileno())
         for _ in range(ACCEPTING_TURNS):
             await asyncio.sleep(0)
+        self._server.close()
 
     async def _drain(self) -> None:
         """Wait until what was asked for is on disk and answered, or the time is up."""
         try:
             async with asyncio.timeout(self.settings.parameters.stop_ms / 1_000):
-                while self._unwritten and self.failure is None:
-                    self._drained.clear()
-                    await self._drained.wait()
+                await self.disk.drained()
         except TimeoutError:
-            self._voice.warning("disk is behind", writes=self._unwritten)
+            self._voice.warning("disk is behind", writes=self.disk.pending_writes)
         self._outbox.flush()
 
     async def _end(self) -> None:
@@ -403,7 +365,7 @@ class Node:
         self._stopped = True
         if hasattr(self, "driver"):
             self.driver.stop()
-        await self._loop.run_in_executor(None, self._store.close)
+        await self._loop.run_in_executor(None, self.disk.close)
 
     async def _wait_for_connections(self) -> None:
         """Let all connections send the rest; cut those that do not take it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -11,8 +12,12 @@ from gapless.core.ids import BrokerId, CellId
 from gapless.core.parameters import DEFAULTS, Parameters
 from gapless.runtime.addresses import Address
 from gapless.runtime.overlays import Overlay, single
+from gapless.wire import FRAME_BYTES_MAX
 
 __all__ = ["Settings"]
+
+EVENT_BYTES_MAX: Final = FRAME_BYTES_MAX // 2
+"""Bytes of a client's frame: with what a broker adds to an event it still fits into a frame."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +40,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Refuse a broker that is not in its own overlay."""
         if self.overlay.cell_of(self.name) is None:
             raise UsageError(f"the overlay {self.overlay.name} has no broker {self.name}")
+        if self.parameters.frame_bytes_max > EVENT_BYTES_MAX:
+            raise UsageError(
+                f"frame_bytes_max ({self.parameters.frame_bytes_max:,}) must not be above "
+                f"{EVENT_BYTES_MAX:,}: what comes in one frame must go out in one"
+            )
 
     @property
     def cell(self) -> CellId:

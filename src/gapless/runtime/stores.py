@@ -42,6 +42,8 @@ class Opened(NamedTuple):
     records: tuple[Record, ...]
     pubends: dict[PubendId, str]
     """Pubends that are damaged, and how."""
+    subscriptions: dict[str, str]
+    """Durable subscriptions that are damaged, and how."""
     refused: dict[str, str]
     """All that is damaged, for people."""
 
@@ -54,7 +56,7 @@ async def open_store(
 ) -> Opened:
     """Open the store of a broker; its answers come in the loop's thread."""
     if data is None:
-        return Opened(MemoryStore(on_done), (), {}, {})
+        return Opened(MemoryStore(on_done), (), {}, {}, {})
 
     def bring(action: Callable[[Any], None], what: Any) -> None:
         """Bring what a thread of the storage has to say into the loop."""
@@ -76,4 +78,4 @@ async def open_store(
         **{f"pubend {pubend}": why for pubend, why in loaded.damaged.items()},
         **{f"subscription {name}": why for name, why in loaded.subscriptions.items()},
     }
-    return Opened(storage, tuple(loaded.records), loaded.damaged, refused)
+    return Opened(storage, tuple(loaded.records), loaded.damaged, loaded.subscriptions, refused)

@@ -108,11 +108,9 @@ class Publisher(Client):
         """
         if self._session is None or self.pubend is None:
             return
-        under_way = 0
-        for batch in self.pending:
-            count = len(batch.events)
+        for under_way, batch in enumerate(self.pending):
             if not batch.sent:
-                if under_way and under_way + count > self._window:
+                if under_way >= self._window:
                     return
                 batch.sent = True
                 batch.outside |= not self._is_advertised(batch)
@@ -126,7 +124,6 @@ class Publisher(Client):
                         batch.events,
                     )
                 )
-            under_way += count
 
     # --- what is done again ------------------------------------------------------------------
 

@@ -131,18 +131,27 @@ def damaged(options: Options, random: Random) -> Options:
 
 def flooded(options: Options, random: Random) -> Options:
     """Clients, and in half of these seeds links too, are slower than what comes (R33, R40, R48)."""
-    limits = {"prefetch_max": random.choice((1, 3)), "join_hold": 1}
-    best_effort, credit = random.choice((0.0, 0.5)), random.choice((1, 5))
-    if random.random() < 0.5:
-        # whatever is sent fills a link, and what is missed is asked for in many small ranges
-        limits.update(queue_bytes_max=300, nack_span_ms=1)
-    return options.with_(
-        limits={**options.limits, **limits},
+    flooding = options.with_(
+        limits={**options.limits, "prefetch_max": random.choice((1, 3)), "join_hold": 1},
         rates=_also(options, "slow client", 4.0),
-        total=max(0.5, options.total),
-        best_effort=best_effort,
-        credit_max=credit,
+        best_effort=random.choice((0.0, 0.5)),
+        credit_max=random.choice((1, 5)),
         batch_max=8,
+    )
+    if random.random() < 0.5:
+        return flooding
+    # whatever is sent fills a link for long, and what is missed is asked for in many small ranges
+    return flooding.with_(
+        limits={**flooding.limits, "queue_bytes_max": 300, "nack_span_ms": 1},
+        cells=random.randint(2, 3),
+        delay_us_min=2_500,
+        delay_us_max=5_000,
+        rates=_also(flooding, "one-way cut", 4.0),
+        publish_rate=80 * 0.1 / options.pace,
+        whole_core=1.0,
+        durable=0.0,
+        best_effort=0.0,
+        total=0.5,
     )
 
 

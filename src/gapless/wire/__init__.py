@@ -15,6 +15,7 @@ cannot be read closes the connection it came on and nothing else (:class:`Protoc
 - :mod:`.frames`: lengths, and cutting a stream of bytes into bodies
 - :mod:`.greeting`: who is there, which version both speak, and why a connection ends
 - :mod:`.codec`: messages to frames, bodies to messages
+- :mod:`.parts`: packets between brokers that are larger than a frame
 
 The version of the protocol between brokers is checked again inside their session (R1): a greeting
 is per connection, a session may outlive one.
@@ -40,6 +41,7 @@ from gapless.wire.greeting import (
     Welcome,
     common_version,
 )
+from gapless.wire.parts import Assembler, Part
 
 __all__ = [
     "CLIENT_NOTICES",
@@ -48,12 +50,14 @@ __all__ = [
     "HEADER_BYTES",
     "LINK_PACKETS",
     "VERSIONS",
+    "Assembler",
     "Beat",
     "Codec",
     "Farewell",
     "Goodbye",
     "Greeting",
     "Introduce",
+    "Part",
     "Role",
     "Splitter",
     "Welcome",

@@ -11,6 +11,7 @@ from gapless.messages import clients, operating, overlay, propagation, requests,
 from gapless.messages.overlay import Hello, Packet, Relayed, SessionId
 from gapless.wire.frames import FRAME_BYTES_MAX, HEADER_BYTES
 from gapless.wire.greeting import Beat, Goodbye, Greeting
+from gapless.wire.parts import Part, parts_of
 
 __all__ = [
     "CLIENT_NOTICES",
@@ -150,8 +151,16 @@ class Codec(Generic[T]):
             raise ProtocolError(f"a frame of {len(body):,} bytes is no message: {error}") from None
 
 
-class _LinkCodec(Codec[Any]):
-    """As above; packets come out as the sessions know them."""
+class LinkCodec(Codec[Any]):
+    """As above; packets come out as the sessions know them, and may be larger than a frame."""
+
+    def frames(self, packet: Any) -> list[bytearray]:
+        """Return a packet as frames: one, or as many as it needs."""
+        try:
+            return [self.encode(packet)]
+        except ProtocolError:
+            body = self._encoder.encode(packet)
+            return [self.encode(part) for part in parts_of(body)]
 
     def decode(self, body: bytes | bytearray) -> Any:
         found = super().decode(body)
@@ -162,7 +171,7 @@ class _LinkCodec(Codec[Any]):
 
 CLIENT_REQUESTS: Final[Codec[Request]] = Codec(Request)
 CLIENT_NOTICES: Final[Codec[Notice]] = Codec(Notice)
-LINK_PACKETS: Final = _LinkCodec(Hello | _Envelope | Relayed | Beat | Goodbye)
+LINK_PACKETS: Final = LinkCodec(Hello | _Envelope | Relayed | Part | Beat | Goodbye)
 
 _GREETINGS: Final[Codec[Greeting]] = Codec(Greeting)
 

@@ -196,13 +196,34 @@ def test_a_seek_back_keeps_the_log_that_it_needs() -> None:
 
 def test_what_the_log_no_longer_has_is_told_as_a_gap() -> None:
     world, ann, operator = stage(retention_s=0)
-    x, _ = away_after(world, ann, "e1", "e2")
+    x, ticks = away_after(world, ann, "e1", "e2")
     world.run(s=5)
-    assert seek(operator, Begin(BeginKind.EARLIEST)).waiting == ()
+    assert seek(operator, at((P, ticks[0] - 1))).waiting == ()
     resubscribe(x, Begin())
     assert x.events == []
     (gap,) = x.of_kind(Gap)
-    assert gap.low == 1
+    assert gap.low == ticks[0]
+
+
+def test_the_earliest_is_the_oldest_that_the_log_has_and_no_gap() -> None:
+    world, ann, operator = stage(retention_s=5)
+    x, _ = away_after(world, ann, "e1")
+    world.run(s=10)
+    late = ann.publish("e2")
+    world.run(s=1)
+    ((_, oldest),) = seek(operator, Begin(BeginKind.EARLIEST)).position
+    assert 0 < oldest < late
+    resubscribe(x, Begin())
+    assert (x.events, x.gaps) == (["e2"], [])
+
+
+def test_the_earliest_is_no_gap_either_for_a_client_that_comes_at_once() -> None:
+    world, ann, operator = stage(retention_s=0)
+    x, _ = away_after(world, ann, "e1")
+    world.run(s=5)
+    operator.ask(SeekDurable(9, "x", Begin(BeginKind.EARLIEST)))
+    resubscribe(x, Begin())
+    assert (x.events, x.gaps) == ([], [])
 
 
 def test_an_answer_names_the_pubends_that_have_not_confirmed() -> None:

@@ -134,9 +134,11 @@ class CatchUp:
         strand = self._strand
         self._top = reply.top
         if reply.released > strand.position:
-            if strand.base is not None and self._host.meets(strand.pubend, segment):
+            owed = strand.base is not None and not strand.from_oldest
+            if owed and self._host.meets(strand.pubend, segment):
                 strand.buffer.append(Lost(strand.position + 1, reply.released))
             strand.position = reply.released
+        strand.from_oldest = False
         if strand.base is None:
             strand.begin(max(strand.position, strand.subscription.merged))
         for piece in reply.pieces:

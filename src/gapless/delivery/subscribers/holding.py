@@ -105,8 +105,8 @@ class Holding:
             return
 
         def refreshed(reply: ReadReply) -> None:
-            del reply
             self._refresh = None
+            self._strand.learn_oldest(reply.released)
             self.answered(hold)
 
         tick = self._strand.kept_from

@@ -213,7 +213,7 @@ class Operators:
         for pubend, strand in subscription.strands.items():
             tick = self._target(begin, strand)
             if tick is not None:
-                strand.move_to(tick)
+                strand.move_to(tick, oldest=begin.kind is BeginKind.EARLIEST)
                 strand.sought = subscription.seeks
                 position.append((pubend, tick))
             elif begin.kind is BeginKind.LATEST:
@@ -227,12 +227,15 @@ class Operators:
             reason = f"the subscription {subscription.name!r} ended meanwhile"
             self._refuse(seek.operator, seek.request, reason)
             return
-        strands = [subscription.strands.get(pubend) for pubend, _ in seek.position]
-        open_ones = [each.pubend for each in strands if each is not None and not each.settled]
+        found = [subscription.strands.get(pubend) for pubend, _ in seek.position]
+        strands = [each for each in found if each is not None]
+        open_ones = [each.pubend for each in strands if not each.settled]
         if open_ones and self._context.now < seek.deadline:
             pause = us(ms=self._context.parameters.retry_ms)
             self._context.after(pause, lambda: self._look_at(seek))
             return
         waiting = tuple(Waiting(pubend, _NOT_CONFIRMED) for pubend in open_ones)
-        answer = DurableSought(seek.request, seek.position, (*waiting, *seek.unmoved))
+        # where the oldest is, the pubend may have said meanwhile
+        position = tuple((each.pubend, each.origin) for each in strands)
+        answer = DurableSought(seek.request, position, (*waiting, *seek.unmoved))
         self._context.tell(seek.operator, answer)

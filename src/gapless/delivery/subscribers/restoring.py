@@ -46,6 +46,7 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         strand.holding.restore(holds)
         strand.untold = pubend in record.untold
         strand.sought = sought.get(pubend, 0)
+        strand.from_oldest = pubend in record.oldest
         strand.become(State.AWAY)
     return made
 

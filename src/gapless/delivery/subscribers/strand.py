@@ -79,6 +79,8 @@ class Strand:
         self.sought = 0
         """The number of the operator's seek that moved it, until its client is known to have seen
         that; 0 if there is none."""
+        self.from_oldest = False
+        """Whether it was moved to the oldest that the log has, and nobody has said yet what that is."""
         self.moves = 0
         """Counts such seeks: what was saved before one says nothing of now."""
         self.holding = Holding(self)
@@ -355,10 +357,11 @@ class Strand:
         self.become(State.CATCHING)
         self.switch_now()
 
-    def move_to(self, tick: Tick) -> None:
+    def move_to(self, tick: Tick, *, oldest: bool = False) -> None:
         """Go on after a tick when the client comes, whatever it has acknowledged or seen.
 
-        Below what is kept for this strand the log has to be held anew.
+        Below what is kept for this strand the log has to be held anew. If that is where the
+        ``oldest`` is that the log has, what it has lost before is no gap.
         """
         assert self.subscription.client is None, "a stream does not jump inside a connection"
         if self.base is None:
@@ -373,8 +376,16 @@ class Strand:
             self.untold = False
             if not kept and self.wants_more:
                 self.holding.take()
+        self.from_oldest = oldest
         if self.holding.current is not None:
             self.holding.look_after(due=True)
+
+    def learn_oldest(self, released: Tick) -> None:
+        """The log is held for it, and has nothing up to a tick."""
+        if self.from_oldest and self.state is State.AWAY:
+            self.from_oldest = False
+            if released > self.position:
+                self.begin(released)
 
     # --- how much of the log must be kept ----------------------------------------------------------------
 

@@ -430,6 +430,7 @@ class Subscription:
             tuple(pubend for pubend, strand in begun if strand.untold),
             self.seeks,
             tuple((pubend, strand.sought) for pubend, strand in begun if strand.sought),
+            tuple(pubend for pubend, strand in begun if strand.from_oldest),
         )
 
     def _segment_record(self, segment: Segment) -> SegmentRecord:

@@ -51,7 +51,7 @@ class Limits(Invariant):
         self._steps = 0
         batch = insight.options.batch_max
         self._log = parameters.log_bytes_max + batch * EVENT_BYTES_MAX
-        self._window = max(parameters.publisher_window, batch)
+        self._window = parameters.publisher_window
         # what is not joined for a frame is as large as it was: a batch, a part of a cache, and what
         # one look at the log brought
         self._frame = max(parameters.frame_events_max, batch, JOIN_PUBLICATIONS_MAX, chunk + batch)
@@ -145,7 +145,9 @@ class Limits(Invariant):
                     self._over(process, "a strand's buffer", len(strand.buffer), self._buffer)
                 if len(strand.catch_up.held) > parameters.join_hold:
                     limit = parameters.join_hold
-                    self._over(process, "events held while joining", len(strand.catch_up.held), limit)
+                    self._over(
+                        process, "events held while joining", len(strand.catch_up.held), limit
+                    )
             if len(subscription.best_effort) > parameters.prefetch_max:
                 count = len(subscription.best_effort)
                 self._over(process, "best effort events", count, parameters.prefetch_max)

@@ -1,0 +1,83 @@
+"""What is under way to the store of a node, and what it has done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from gapless.core.machine import Event, Fetch, Write, Written
+from gapless.runtime.stores import Store
+
+__all__ = ["Disk"]
+
+
+class Disk:
+    """Counts what is written, and divides what became durable into steps."""
+
+    def __init__(self, store: Store, step_bytes_max: int) -> None:
+        self._store = store
+        self._step_bytes_max = step_bytes_max
+        self._sizes: dict[int, int] = {}
+        """About how large the writes are that are under way."""
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.commits = 0
+        """How often writes became durable together."""
+        self.writes = 0
+        """How many writes became durable."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much waits to be durable."""
+        return self._store.pending_bytes
+
+    @property
+    def pending_writes(self) -> int:
+        """How many writes wait to be durable."""
+        return len(self._sizes)
+
+    def write(self, write: Write) -> None:
+        """Make changes durable."""
+        before = self._store.pending_bytes
+        self._store.write(write)
+        self._sizes[write.ticket] = self._store.pending_bytes - before
+        self._idle.clear()
+
+    def fetch(self, fetch: Fetch) -> None:
+        """Read a log."""
+        self._store.fetch(fetch)
+
+    def steps_of(self, events: list[Event]) -> Iterator[list[Event]]:
+        """Divide what was done into steps: what is durable together is told together.
+
+        What one step has to say to a peer or a client travels in one piece, so it is bounded.
+        """
+        self.commits += 1
+        step: list[Event] = []
+        room = self._step_bytes_max
+        for event in events:
+            size = 0
+            if type(event) is Written:
+                self.writes += 1
+                size = self._sizes.pop(event.ticket, 0)
+            if step and (size > room or type(event) is not Written):
+                yield step
+                step, room = [], self._step_bytes_max
+            step.append(event)
+            room -= size
+        if step:
+            yield step
+        if not self._sizes:
+            self._idle.set()
+
+    async def drained(self) -> None:
+        """Wait until nothing is under way."""
+        await self._idle.wait()
+
+    def give_up(self) -> None:
+        """Nothing more will become durable: nobody waits for it."""
+        self._idle.set()
+
+    def close(self) -> None:
+        """Write what waits, and end."""
+        self._store.close()

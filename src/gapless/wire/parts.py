@@ -1,0 +1,68 @@
+"""Packets that do not fit into a frame: sent in parts, put together again.
+
+What one step of a broker has to say to a peer is one packet, however much it is. Few are larger
+than a frame may be, and those go as several frames: parts of their bytes, in order, with nothing of
+the connection in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from gapless.core.errors import ProtocolError
+
+__all__ = ["PACKET_BYTES_MAX", "PART_BYTES", "Assembler", "Part", "parts_of"]
+
+PART_BYTES: Final = 4_194_304
+"""Bytes of a packet that a part carries."""
+
+PACKET_BYTES_MAX: Final = 268_435_456
+"""Bytes of a packet in parts: several times what a broker keeps to answer from."""
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Some bytes of a packet, and whether they are its last."""
+
+    data: bytes
+    is_last: bool
+
+
+def parts_of(body: bytes | bytearray | memoryview) -> Iterator[Part]:
+    """Divide a packet's bytes.
+
+    >>> [(len(part.data), part.is_last) for part in parts_of(bytes(PART_BYTES + 1))]
+    [(4194304, False), (1, True)]
+    """
+    size = len(body)
+    if size > PACKET_BYTES_MAX:
+        raise ProtocolError(f"a packet of {size:,} bytes is above the limit {PACKET_BYTES_MAX:,}")
+    for start in range(0, size, PART_BYTES):
+        end = start + PART_BYTES
+        yield Part(bytes(body[start:end]), end >= size)
+
+
+class Assembler:
+    """Puts the parts of one connection together."""
+
+    def __init__(self, limit: int = PACKET_BYTES_MAX) -> None:
+        self._limit = limit
+        self._body = bytearray()
+
+    def take(self, part: Part) -> bytes | None:
+        """Take a part; return the packet's bytes if it was the last."""
+        if len(self._body) + len(part.data) > self._limit:
+            raise ProtocolError(f"a packet in parts is above the limit {self._limit:,}")
+        self._body += part.data
+        if not part.is_last:
+            return None
+        body = bytes(self._body)
+        self._body.clear()
+        return body
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no packet has begun."""
+        return not self._body

@@ -1,0 +1,406 @@
+"""Subscribing at a real broker: starts, order, acknowledgements, filters, seeks, many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from datetime import UTC, datetime
+
+import pytest
+
+import gapless
+from gapless import F, Position
+from gapless.errors import (
+    ClosedError,
+    DeadlineError,
+    FilterSyntaxError,
+    RefusedError,
+    TakenOverError,
+    UsageError,
+)
+from gapless.messages.clients import Ack
+from gapless.testing import Overlay
+from tests.client.proxy import Proxy
+from tests.client.running import soon, story
+
+
+async def take(events: gapless.client.Subscription, count: int) -> list[object]:
+    """Return the numbers of the next events."""
+    return [(await events.get()).attributes["n"] for _ in range(count)]
+
+
+@story
+async def test_the_example_of_the_front_page_runs() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            async with session.subscribe("symbol = 'IBM'", durable="desk") as events:
+                position = await publisher.publish({"symbol": "IBM", "price": 91.5}, b"...")
+                await publisher.publish({"symbol": "HP", "price": 1.5})
+                async for event in events:
+                    assert event.attributes == {"symbol": "IBM", "price": 91.5}
+                    assert event.payload == b"..."
+                    assert event.pubend == "quotes"
+                    assert event.publisher == publisher.name
+                    assert event.sequence == 1
+                    assert event.position == position == {"quotes": event.tick}
+                    break
+                switch = await events.set_filter("symbol = 'IBM' AND price > 90")
+                assert [*switch] == ["quotes"]
+                await publisher.publish({"symbol": "IBM", "price": 80})
+                await publisher.publish({"symbol": "IBM", "price": 95})
+                assert (await events.get()).attributes["price"] == 95
+
+
+@story
+async def test_a_subscription_begins_where_it_is_told() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            await publisher.publish({"n": 0})
+            middle = await publisher.publish({"n": 1})
+            await asyncio.sleep(0.01)
+            time = datetime.now(UTC)
+            await asyncio.sleep(0.01)
+            await publisher.publish({"n": 2})
+            async with (
+                session.subscribe(start="latest") as latest,
+                session.subscribe(start="earliest") as earliest,
+                session.subscribe(start=middle) as after,
+                session.subscribe(start=dict(middle)) as mapped,
+                session.subscribe(start=time) as since,
+            ):
+                await publisher.publish({"n": 3})
+                assert await take(latest, 1) == [3]
+                assert await take(earliest, 4) == [0, 1, 2, 3]
+                assert await take(after, 2) == [2, 3]
+                assert await take(mapped, 2) == [2, 3]
+                assert await take(since, 2) == [2, 3]
+
+
+@story
+async def test_a_stored_event_position_loses_nothing_and_repeats_nothing() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("a") as a, session.publisher("b") as b:
+            for n in range(20):
+                await (a if n % 3 else b).publish({"n": n})
+            async with session.subscribe(start="earliest") as events:
+                whole = [await events.get() for _ in range(20)]
+            whole = [pickle.loads(pickle.dumps(event)) for event in whole]
+            assert len(set(whole)) == 20
+            for cut in (0, 7, 13, 18):
+                position = Position.parse(str(whole[cut].position))
+                async with session.subscribe(start=position) as events:
+                    rest = [await events.get() for _ in range(19 - cut)]
+                    assert {event.sequence for event in rest if event.pubend == "a"} == {
+                        event.sequence for event in whole[cut + 1 :] if event.pubend == "a"
+                    }
+                    assert set(rest) == set(whole[cut + 1 :])
+
+
+@story
+async def test_in_total_order_all_subscribers_see_one_order() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with (
+            session.publisher("a") as a,
+            session.publisher("b") as b,
+            session.subscribe(order="total", start="earliest") as one,
+            session.subscribe(order="total", start="earliest", prefetch=3) as two,
+        ):
+            await asyncio.gather(
+                a.publish_many({"n": n} for n in range(100)),
+                b.publish_many({"n": n} for n in range(100)),
+            )
+            seen = [await one.get() for _ in range(200)]
+            assert seen == [await two.get() for _ in range(200)]
+            assert seen == sorted(seen, key=lambda event: (event.tick, event.pubend))
+
+
+@story
+async def test_a_batch_is_all_that_is_there() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher, session.subscribe("") as events:
+            await publisher.publish_many({"n": n} for n in range(500))
+            found: list[object] = []
+            async for batch in events.batches(100):
+                assert 0 < len(batch) <= 100
+                found += [event.attributes["n"] for event in batch]
+                if len(found) == 500:
+                    break
+            assert found == [*range(500)]
+            with pytest.raises(DeadlineError):
+                await events.next_batch(deadline=0.02)
+
+
+@story
+async def test_a_ready_event_is_handed_out_without_a_turn_of_the_loop() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher, session.subscribe("") as events:
+            await publisher.publish_many({"n": n} for n in range(10))
+            await soon(lambda: len(events._prefetch.queue) == 10)
+            for _ in range(10):
+                with pytest.raises(StopIteration):
+                    events.__anext__().send(None)  # it ends at once: nothing was awaited
+
+
+@story
+async def test_no_more_than_the_prefetch_waits_in_the_client() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with (
+            session.publisher("quotes") as publisher,
+            session.subscribe("", durable="slow", prefetch=10) as events,
+        ):
+            await publisher.publish_many({"n": n} for n in range(200))
+            found = []
+            for _ in range(200):
+                assert len(events._prefetch.queue) <= 10
+                found += await take(events, 1)
+            assert found == [*range(200)]
+
+
+# --- durable subscriptions ------------------------------------------------------------------------
+
+
+@story
+async def test_a_durable_subscription_goes_on_after_what_was_done() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            async with session.subscribe("", durable="desk") as events:
+                await publisher.publish_many({"n": n} for n in range(10))
+                assert await take(events, 3) == [0, 1, 2]
+            async with session.subscribe("", durable="desk") as events:
+                assert await take(events, 2) == [3, 4]
+                with pytest.raises(KeyError):
+                    async with session.subscribe("", durable="other"):
+                        raise KeyError
+
+
+@story
+async def test_after_an_exception_the_event_in_hand_comes_again() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            with pytest.raises(KeyError):
+                async with session.subscribe("", durable="desk") as events:
+                    await publisher.publish_many({"n": n} for n in range(3))
+                    assert await take(events, 2) == [0, 1]
+                    raise KeyError
+            async with session.subscribe("", durable="desk") as events:
+                assert await take(events, 2) == [1, 2]
+
+
+@story
+async def test_what_is_done_is_acknowledged_in_the_background() -> None:
+    async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
+        async with gapless.connect(proxy.url) as session:
+            async with session.publisher("quotes") as publisher:
+                async with session.subscribe("", durable="desk") as events:
+                    await publisher.publish_many({"n": n} for n in range(3))
+                    seen = [await events.get() for _ in range(3)]
+                    await soon(lambda: bool(proxy.asked(Ack)))
+                    (ack,) = proxy.asked(Ack)
+                    assert Position.of(dict(ack.position)) == seen[1].position
+
+
+@story
+async def test_acknowledging_by_hand_is_by_event_by_position_or_all() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            await publisher.publish_many({"n": n} for n in range(9))
+            for begin, done in ((0, "event"), (1, "position"), (2, "all"), (4, "nothing"), (4, "")):
+                options = {"durable": "desk", "start": "earliest", "ack": "manual"}
+                async with session.subscribe("", **options) as events:  # type: ignore[arg-type]
+                    first, second = await events.get(), await events.get()
+                    assert first.attributes["n"] == begin
+                    if done == "event":
+                        await events.ack(first)
+                    elif done == "position":
+                        await events.ack(first.position)
+                    elif done == "all":
+                        await events.ack()
+                        assert events.position == second.position
+        async with session.subscribe("") as events:
+            with pytest.raises(UsageError, match="durable"):
+                await events.ack()
+
+
+@story
+async def test_a_durable_subscription_takes_over_the_filter_that_it_is_opened_with() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            async with session.subscribe("n < 5", durable="desk") as events:
+                await publisher.publish_many([{"n": 1}, {"n": 9}])
+                assert await take(events, 1) == [1]
+            async with session.subscribe("n > 5", durable="desk") as events:
+                assert events.filter == (F.n > 5)
+                assert events.switched is not None
+                await publisher.publish_many([{"n": 2}, {"n": 8}])
+                assert await take(events, 1) == [8]
+
+
+@story
+async def test_the_newest_connection_has_a_durable_subscription_and_the_old_one_is_told() -> None:
+    async with (
+        Overlay(on_disk=False) as overlay,
+        gapless.connect(overlay.url()) as one,
+        gapless.connect(overlay.url()) as two,
+    ):
+        async with one.publisher("quotes") as publisher:
+            async with one.subscribe("", durable="desk") as old:
+                await publisher.publish({"n": 1})
+                async with two.subscribe("", durable="desk") as new:
+                    with pytest.raises(TakenOverError):
+                        await old.get()
+                    assert await take(new, 1) == [1]
+                    with pytest.raises(TakenOverError):
+                        await old.set_filter("n = 1")
+
+
+@story
+async def test_a_durable_subscription_can_be_ended() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            async with session.subscribe("", durable="desk") as events:
+                await publisher.publish({"n": 1})
+                await events.unsubscribe()
+                assert [event async for event in events] == []
+            async with session.subscribe("", durable="desk") as events:
+                await publisher.publish({"n": 2})
+                assert await take(events, 1) == [2]
+            await session.unsubscribe("desk")
+            await session.unsubscribe("desk")
+
+
+# --- changing -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durable", [None, "desk"])
+@story
+async def test_a_filter_change_has_one_position(durable: str | None) -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with (
+            session.publisher("quotes") as publisher,
+            session.subscribe("n % 2 = 0", durable=durable) as events,
+        ):
+
+            async def publish() -> None:
+                for n in range(60):
+                    await publisher.publish({"n": n})
+                    await asyncio.sleep(0.001)
+
+            work = asyncio.create_task(publish())
+            await asyncio.sleep(0.02)
+            switch = await events.set_filter(F.n % 3 == 0)
+            await work
+            whole = [event async for event in session.read("quotes")]
+            expected = [
+                event
+                for event in whole
+                if event.attributes["n"] % (2 if event.tick <= switch["quotes"] else 3) == 0  # type: ignore[operator]
+            ]
+            assert [await events.get() for _ in expected] == expected
+            with pytest.raises(DeadlineError):
+                await events.get(deadline=0.05)
+
+
+@pytest.mark.parametrize("durable", [None, "desk"])
+@story
+async def test_a_subscription_can_go_back_and_forth(durable: str | None) -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with (
+            session.publisher("quotes") as publisher,
+            session.subscribe("", durable=durable) as events,
+        ):
+            places = [await publisher.publish({"n": n}) for n in range(10)]
+            assert await take(events, 6) == [0, 1, 2, 3, 4, 5]
+            assert await events.seek(places[2]) == places[2]
+            assert events.position == places[2]
+            assert await take(events, 2) == [3, 4]
+            await events.seek("earliest")
+            assert await take(events, 2) == [0, 1]
+            await events.seek("latest")
+            await publisher.publish({"n": 10})
+            assert await take(events, 1) == [10]
+
+
+@story
+async def test_many_subscriptions_share_one_session() -> None:
+    async with (
+        Overlay(on_disk=False) as overlay,
+        Proxy(overlay.url()) as proxy,
+        gapless.connect(proxy.url) as session,
+        session.publisher("quotes") as publisher,
+    ):
+        async with asyncio.TaskGroup() as group:
+            ready = asyncio.Barrier(21)
+
+            async def watch(k: int) -> None:
+                async with session.subscribe(F.n % 20 == k) as events:
+                    await ready.wait()
+                    assert await take(events, 5) == [k + 20 * each for each in range(5)]
+
+            for k in range(20):
+                group.create_task(watch(k))
+            await ready.wait()
+            await publisher.publish_many({"n": n} for n in range(100))
+        assert len(proxy.pairs) == 1
+
+
+# --- misuse ---------------------------------------------------------------------------------------
+
+
+@story
+async def test_what_cannot_be_asked_for_is_an_error_of_the_caller() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        with pytest.raises(FilterSyntaxError):
+            session.subscribe("price >")
+        wrong: list[dict[str, object]] = [
+            {"start": "yesterday"},
+            {"start": datetime(2030, 1, 1)},  # noqa: DTZ001  # that is what is wrong
+            {"order": "random"},
+            {"ack": "never"},
+            {"on_gap": "ignore"},
+            {"prefetch": 0},
+            {"durable": ""},
+            {"deadline": 0},
+        ]
+        for options in wrong:
+            with pytest.raises(UsageError):
+                session.subscribe("", **options)  # type: ignore[arg-type]
+        with pytest.raises(RefusedError, match="name"):
+            async with session.subscribe("", durable="x" * 300):
+                pass
+        events = session.subscribe("")
+        with pytest.raises(ClosedError):
+            await events.get()
+        async with events:
+            with pytest.raises(FilterSyntaxError):
+                await events.set_filter("price >")
+            assert await events.set_filter("price > 1") == Position()
+        with pytest.raises(ClosedError):
+            await events.get()
+        with pytest.raises(ClosedError):
+            await events.__aenter__()
+
+
+@story
+async def test_an_iteration_that_is_cancelled_loses_no_event() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher, session.subscribe("") as events:
+            for n in range(20):
+                waiting = asyncio.create_task(events.get())
+                await asyncio.sleep(0)
+                waiting.cancel()
+                await publisher.publish({"n": n})
+            assert await take(events, 20) == [*range(20)]
+
+
+@story
+async def test_closing_a_subscription_ends_its_iteration() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.subscribe("") as events:
+            seen = asyncio.create_task(_all(events))
+            await asyncio.sleep(0.01)
+            await events.close()
+            assert await seen == []
+
+
+async def _all(events: gapless.client.Subscription) -> list[object]:
+    return [event async for event in events]

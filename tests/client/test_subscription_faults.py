@@ -1,0 +1,384 @@
+"""Subscribing while connections break and brokers say odd things: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import gapless
+from gapless import Position
+from gapless.client.options import Backoff
+from gapless.core.ids import PubendId
+from gapless.errors import (
+    DeadlineError,
+    GapError,
+    OutcomeUnknownError,
+    RefusedError,
+    TakenOverError,
+)
+from gapless.messages.clients import (
+    Ack,
+    BeginKind,
+    Cause,
+    Delivery,
+    Ended,
+    FilterSet,
+    Gap,
+    Refused,
+    Seek,
+    SetFilter,
+    Started,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+from gapless.messages.streams import Publication
+from gapless.testing import Overlay
+from tests.client.proxy import Proxy
+from tests.client.running import soon, story
+from tests.client.scripted import Q, ScriptedBroker
+
+QUICK = Backoff(first_s=0.002, longest_s=0.02)
+R = PubendId("rates")
+
+
+def event(tick: int, pubend: PubendId = Q) -> tuple[PubendId, tuple[Publication, ...]]:
+    """Return a run of one event."""
+    return (pubend, (Publication(tick, "p", tick, {"n": tick}, b""),))
+
+
+def name_of(broker: ScriptedBroker) -> str:
+    """Return the name of the newest subscription."""
+    found: str = broker.asked(Subscribe)[-1].subscription
+    return found
+
+
+# --- lost connections -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["publisher", "total"])
+@pytest.mark.parametrize("durable", [None, "desk"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ("cut_before", Subscribe),
+        ("cut_after", Subscribe),
+        ("cut_before", Subscribed),
+        ("cut_before", Delivery),
+        ("repeat", Delivery),
+        ("cut_before", Ack),
+    ],
+)
+@story
+async def test_every_event_comes_once_whatever_message_the_connection_breaks_at(
+    fault: tuple[str, type], durable: str | None, order: str
+) -> None:
+    async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
+        async with (
+            gapless.connect(overlay.url()) as other,
+            other.publisher("a") as a,
+            other.publisher("b") as b,
+            gapless.connect(proxy.url, backoff=QUICK) as session,
+        ):
+            await a.publish({"n": -1})
+            if fault[1] is not Delivery:
+                getattr(proxy, fault[0])(fault[1])
+            async with session.subscribe(
+                "n >= 0",
+                durable=durable,
+                order=order,  # type: ignore[arg-type]
+                prefetch=7,
+            ) as events:
+                seen = []
+                for n in range(60):
+                    await (a if n % 3 else b).publish({"n": n})
+                    if n % 20 == 7:
+                        getattr(proxy, fault[0])(fault[1])
+                    if n % 2:
+                        seen.append(await events.get())
+                while len(seen) < 60:
+                    seen.append(await events.get())
+                assert sorted(each.attributes["n"] for each in seen) == [*range(60)]  # type: ignore[type-var]
+                for pubend in "ab":
+                    ticks = [each.tick for each in seen if each.pubend == pubend]
+                    assert ticks == sorted(set(ticks))
+                if order == "total":
+                    assert seen == sorted(seen, key=lambda each: (each.tick, each.pubend))
+
+
+@pytest.mark.parametrize("durable", [None, "desk"])
+@story
+async def test_every_event_comes_once_across_crashes_of_the_broker(durable: str | None) -> None:
+    async with Overlay() as overlay:
+        async with gapless.connect(overlay.url(), backoff=QUICK) as session:
+            async with (
+                session.publisher("quotes") as publisher,
+                session.subscribe("", durable=durable) as events,
+            ):
+                for life in range(3):
+                    await publisher.publish_many({"n": 50 * life + n} for n in range(50))
+                    for n in range(25):
+                        assert (await events.get()).attributes["n"] == 25 * life + n
+                    await overlay.restart("b1")
+                rest = [(await events.get()).attributes["n"] for _ in range(75)]
+                assert rest == [*range(75, 150)]
+
+
+@story
+async def test_what_waits_in_the_client_is_kept_and_the_rest_is_asked_for() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
+        async with session.subscribe("", prefetch=10) as events:
+            broker.visit.tell(Delivery(name_of(broker), (event(5), event(7))))
+            await soon(lambda: len(events._prefetch.queue) == 2)
+            broker.cut()
+            await soon(lambda: len(broker.asked(Subscribe)) == 2)
+            again = broker.asked(Subscribe)[-1]
+            assert again.begin.kind is BeginKind.POSITION
+            assert again.begin.position == ((Q, 7),)
+            assert again.credit == 8
+            assert events.position == {"quotes": 0}
+            assert (await events.get()).tick == 5
+            assert events.position == {"quotes": 5}
+            assert (await events.get()).tick == 7
+
+
+@story
+async def test_a_subscription_that_has_begun_nowhere_begins_again_as_it_was_told() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
+        broker.answers[Subscribe] = lambda visit, call: visit.tell(Subscribed(call.request, ()))
+        async with session.subscribe("", start="earliest"):
+            broker.cut()
+            await soon(lambda: len(broker.asked(Subscribe)) == 2)
+            assert broker.asked(Subscribe)[-1].begin.kind is BeginKind.EARLIEST
+
+
+@story
+async def test_in_total_order_all_streams_go_on_where_the_last_event_was() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
+        start = ((Q, 1), (R, 1), (PubendId("a"), 1))
+        broker.answers[Subscribe] = lambda visit, call: visit.tell(Subscribed(call.request, start))
+        async with session.subscribe("", order="total") as events:
+            broker.visit.tell(Delivery(name_of(broker), (event(5, R), event(9))))
+            await soon(lambda: len(events._prefetch.queue) == 2)
+            broker.cut()
+            await soon(lambda: len(broker.asked(Subscribe)) == 2)
+            again = dict(broker.asked(Subscribe)[-1].begin.position)
+            assert again == {Q: 9, R: 8, PubendId("a"): 9}
+
+
+@story
+async def test_an_acknowledgement_that_may_be_lost_is_said_again() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
+        async with session.subscribe("", durable="desk", ack="manual") as events:
+            broker.visit.tell(Delivery("desk", (event(5),)))
+            await events.ack(await events.get())
+            await soon(lambda: bool(broker.asked(Ack)))
+            broker.cut()
+            await soon(lambda: len(broker.asked(Ack)) == 2)
+            first, again = broker.asked(Ack)
+            assert first == again == Ack("desk", ((Q, 5),))
+
+
+@story
+async def test_credit_is_given_again_when_half_of_it_is_free() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        async with session.subscribe("", prefetch=8) as events:
+            name = name_of(broker)
+            broker.visit.tell(Delivery(name, tuple(event(tick) for tick in range(1, 9))))
+            for _ in range(3):
+                await events.get()
+            await asyncio.sleep(0.01)
+            assert broker.credit == 8
+            await events.get()
+            await soon(lambda: broker.credit == 12)
+            assert len(await events.next_batch()) == 4
+            await soon(lambda: broker.credit == 16)
+            broker.visit.tell(Delivery(name, tuple(event(tick) for tick in range(1, 9))))
+            await soon(lambda: broker.credit == 24)  # what came twice took room that is free again
+            with pytest.raises(DeadlineError):
+                await events.get(deadline=0.01)
+
+
+# --- gaps -----------------------------------------------------------------------------------------
+
+
+@story
+async def test_a_gap_is_raised_in_its_place_and_the_iteration_goes_on() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        async with session.subscribe("") as events:
+            name = name_of(broker)
+            broker.visit.tell(
+                Delivery(name, (event(5),)), Gap(name, Q, 6, 9), Delivery(name, (event(10),))
+            )
+            assert (await events.get()).tick == 5
+            with pytest.raises(GapError) as found:
+                await events.get()
+            assert (found.value.pubend, found.value.low, found.value.high) == ("quotes", 6, 9)
+            assert events.position == {"quotes": 9}
+            assert (await events.get()).position == {"quotes": 10}
+
+
+@story
+async def test_gaps_in_batches_stand_between_batches() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        async with session.subscribe("") as events:
+            name = name_of(broker)
+            broker.visit.tell(
+                Delivery(name, (event(5),)), Gap(name, Q, 6, 9), Delivery(name, (event(10),))
+            )
+            await soon(lambda: len(events._prefetch.queue) == 3)
+            assert [each.tick for each in await events.next_batch()] == [5]
+            with pytest.raises(GapError):
+                await events.next_batch()
+            assert [each.tick for each in await events.next_batch()] == [10]
+
+
+@story
+async def test_gaps_can_be_reported_instead() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        async with session.subscribe("", on_gap="report") as events:
+            name = name_of(broker)
+            broker.visit.tell(Gap(name, Q, 1, 9), Delivery(name, (event(10),)))
+            assert (await events.get()).tick == 10
+            assert [(gap.low, gap.high) for gap in events.gaps] == [(1, 9)]
+
+
+@story
+async def test_a_gap_is_acknowledged_like_an_event() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        async with session.subscribe("", durable="desk") as events:
+            broker.visit.tell(Gap("desk", Q, 1, 9))
+            with pytest.raises(GapError):
+                await events.get()
+        await soon(lambda: bool(broker.asked(Ack)))
+        assert broker.asked(Ack)[-1].position == ((Q, 9),)
+
+
+# --- what the broker says of the subscription -----------------------------------------------------
+
+
+@story
+async def test_a_stream_that_starts_later_is_in_the_position_from_then_on() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        async with session.subscribe("") as events:
+            name = name_of(broker)
+            broker.visit.tell(
+                Delivery(name, (event(5),)), Started(name, R, 40), Delivery(name, (event(50, R),))
+            )
+            first, second = await events.get(), await events.get()
+            assert first.position == {"quotes": 5}
+            assert second.position == {"quotes": 5, "rates": 50}
+            assert events.position == second.position
+
+
+@story
+async def test_a_subscription_that_is_taken_over_ends_with_that_error() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        async with session.subscribe("", durable="desk") as events:
+            broker.visit.tell(Delivery("desk", (event(5),)), Ended("desk", "a newer connection"))
+            await soon(lambda: events.is_over)
+            with pytest.raises(TakenOverError, match="newer"):
+                await events.get()
+        assert not broker.asked(Ack)
+        assert not broker.asked(Unsubscribe)
+
+
+@story
+async def test_a_subscription_that_is_refused_after_a_reconnect_ends_with_the_reason() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
+        async with session.subscribe("") as events:
+            broker.answers[Subscribe] = lambda visit, call: visit.tell(
+                Refused(call.request, "somebody else's", Cause.TAKEN_OVER)
+            )
+            broker.cut()
+            with pytest.raises(TakenOverError, match="somebody"):
+                await events.get()
+
+
+# --- changing while connections break -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durable", [None, "desk"])
+@pytest.mark.parametrize("kind", [SetFilter, FilterSet])
+@story
+async def test_a_filter_change_is_asked_for_again(kind: type, durable: str | None) -> None:
+    async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
+        async with (
+            gapless.connect(proxy.url, backoff=QUICK) as session,
+            session.publisher("quotes") as publisher,
+            session.subscribe("n < 5", durable=durable) as events,
+        ):
+            await publisher.publish({"n": 1})
+            assert (await events.get()).attributes["n"] == 1
+            proxy.cut_before(kind)
+            switch = await events.set_filter("n > 5")
+            assert switch >= events.position
+            await publisher.publish_many([{"n": 2}, {"n": 9}])
+            assert (await events.get()).attributes["n"] == 9
+
+
+@story
+async def test_a_refused_filter_change_changes_nothing() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
+        async with session.subscribe("n = 1") as events:
+            broker.answers[SetFilter] = lambda visit, call: visit.tell(
+                Refused(call.request, "too many", Cause.TRY_LATER)
+            )
+            with pytest.raises(RefusedError, match="too many"):
+                await events.set_filter("n = 2")
+            broker.cut()
+            await soon(lambda: len(broker.asked(Subscribe)) == 2)
+            assert broker.asked(Subscribe)[-1].filter == "n = 1"
+            del broker.answers[SetFilter]
+            with pytest.raises(OutcomeUnknownError):
+                await events.set_filter("n = 2", deadline=0.02)
+
+
+@story
+async def test_a_durable_subscription_that_was_sought_back_stays_back_after_a_reconnect() -> None:
+    async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
+        async with (
+            gapless.connect(proxy.url, backoff=QUICK) as session,
+            session.publisher("quotes") as publisher,
+            session.subscribe("", durable="desk", prefetch=4) as events,
+        ):
+            places = [await publisher.publish({"n": n}) for n in range(30)]
+            for n in range(20):
+                assert (await events.get()).attributes["n"] == n
+            await events.ack()
+            await events.seek(places[4])
+            for n in range(5, 9):
+                assert (await events.get()).attributes["n"] == n
+            proxy.cut()
+            for n in range(9, 30):
+                assert (await events.get()).attributes["n"] == n
+            assert len(proxy.asked(Seek)) >= 2
+
+
+@story
+async def test_a_seek_whose_answer_is_lost_is_asked_for_again() -> None:
+    async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
+        async with (
+            gapless.connect(proxy.url, backoff=QUICK) as session,
+            session.publisher("quotes") as publisher,
+            session.subscribe("") as events,
+        ):
+            places = [await publisher.publish({"n": n}) for n in range(10)]
+            assert (await events.get()).attributes["n"] == 0
+            proxy.cut_before(Seek)
+            assert await events.seek(places[5]) == places[5]
+            assert (await events.get()).attributes["n"] == 6
+            with pytest.raises(TypeError):
+                await events.seek(Position(), wrong=1)  # type: ignore[call-arg]
+
+
+@story
+async def test_what_comes_for_a_subscription_that_is_gone_is_let_go() -> None:
+    async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        async with session.subscribe("") as events:
+            name = name_of(broker)
+        broker.visit.tell(Delivery(name, (event(5),)), Ended(name, "x"), Gap(name, Q, 1, 2))
+        await soon(lambda: bool(broker.asked(Unsubscribe)))
+        assert events.is_over
+        assert session.main.is_up

@@ -1,0 +1,152 @@
+"""The client without an event loop, and brokers for tests."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import gapless
+from gapless import Position
+from gapless.errors import ClosedError, ConnectionLostError, DeadlineError, RefusedError, UsageError
+from gapless.testing import SyncOverlay
+from gapless.testing.fixtures import gapless_overlay, gapless_session
+
+__all__ = ["gapless_overlay", "gapless_session"]
+
+Session = gapless.client.SyncSession
+
+
+def test_events_go_in_and_come_out(gapless_session: Session) -> None:
+    with gapless_session.publisher("quotes") as publisher:
+        position = publisher.publish({"n": 1}, b"x")
+        receipts = [publisher.send({"n": n}) for n in range(2, 5)]
+        publisher.flush()
+        assert receipts[0].result() > position
+        assert receipts[2].is_done
+        assert publisher.unanswered == 0
+        last = publisher.publish_many(({"n": n}, b"") for n in range(5, 9_000))
+    assert publisher.pubend == "quotes"
+    with gapless_session.subscribe("n < 500", start="earliest") as events:
+        found = [next(events).attributes["n"] for _ in range(499)]
+        assert found == [*range(1, 500)]
+        with pytest.raises(DeadlineError):
+            events.get(deadline=0.02)
+    read = [event.position for event in gapless_session.read("quotes", wanted="n > 8990")]
+    assert len(read) == 9
+    assert read[-1] == last
+    assert gapless_session.partitions() == ()
+    assert gapless_session.broker == "b1"
+
+
+def test_a_durable_subscription_goes_on_after_what_was_handed_out(gapless_session: Session) -> None:
+    with gapless_session.publisher("quotes") as publisher:
+        publisher.publish_many({"n": n} for n in range(10))
+        with gapless_session.subscribe("", durable="desk", start="earliest") as events:
+            for event in events:
+                if event.attributes["n"] == 3:
+                    break
+            assert events.position == event.position
+        with gapless_session.subscribe("", durable="desk") as events:
+            assert next(events).attributes["n"] == 4
+            assert events.filter == gapless.Filter("")
+            assert events.waiting == {}
+            assert events.gaps == []
+        with gapless_session.subscribe("", durable="desk", ack="manual") as events:
+            five, six = next(events), next(events)
+            events.ack(five)
+        with gapless_session.subscribe("", durable="desk", ack="manual") as events:
+            assert next(events) == six
+            events.ack()
+            events.unsubscribe()
+        gapless_session.unsubscribe("desk")
+
+
+def test_filters_change_and_places_are_sought(gapless_session: Session) -> None:
+    with gapless_session.publisher("quotes") as publisher:
+        places = [publisher.publish({"n": n}) for n in range(10)]
+        with gapless_session.subscribe("", start="earliest") as events:
+            assert events.position == Position({"quotes": 0})
+            assert [next(events).attributes["n"] for _ in range(6)] == [*range(6)]
+            assert events.seek(places[1]) == places[1]
+            assert next(events).attributes["n"] == 2
+            events.seek("latest")
+            switch = events.set_filter("n > 100")
+            assert switch >= places[1]
+            publisher.publish_many([{"n": 50}, {"n": 150}])
+            assert next(events).attributes["n"] == 150
+
+
+def test_several_threads_share_a_session(gapless_session: Session) -> None:
+    with gapless_session.publisher("quotes") as publisher:
+
+        def work(k: int) -> list[int]:
+            with gapless_session.subscribe(f"k = {k}") as events:
+                for n in range(20):
+                    publisher.publish({"k": k, "n": n})
+                return [int(next(events).attributes["n"]) for _ in range(20)]
+
+        with ThreadPoolExecutor(4) as threads:
+            assert [*threads.map(work, range(4))] == [[*range(20)]] * 4
+
+
+def test_closing_ends_an_iteration_in_another_thread(gapless_session: Session) -> None:
+    events = gapless_session.subscribe("")
+    events.__enter__()
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.extend(events))
+    thread.start()
+    events.close()
+    thread.join()
+    assert found == []
+    with pytest.raises(ClosedError):
+        events.get()
+
+
+def test_an_interrupt_while_waiting_loses_no_event(gapless_session: Session) -> None:
+    with gapless_session.publisher("quotes") as publisher, gapless_session.subscribe("") as events:
+        main = threading.main_thread().ident
+        assert main is not None
+        timer = threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            next(events)
+        timer.join()
+        publisher.publish_many({"n": n} for n in range(5))
+        assert [next(events).attributes["n"] for _ in range(5)] == [*range(5)]
+
+
+def test_errors_are_the_same_as_those_of_the_asynchronous_face(gapless_session: Session) -> None:
+    with pytest.raises(RefusedError), gapless_session.publisher("a#b"):
+        pass
+    with pytest.raises(ConnectionLostError):
+        gapless.connect_sync("gapless://127.0.0.1:1", connect_deadline=0.05).open()
+    with pytest.raises(KeyError), gapless_session.publisher("quotes"):
+        raise KeyError
+
+
+def test_a_session_that_is_not_open_says_so() -> None:
+    session = gapless.connect_sync("gapless://127.0.0.1:1")
+    with pytest.raises(ClosedError):
+        session.partitions()
+    session.close()
+
+
+@pytest.mark.gapless_topology("line:2")
+def test_brokers_of_a_test_can_be_killed_and_started_again(gapless_overlay: SyncOverlay) -> None:
+    assert gapless_overlay.brokers == ("b1", "b2")
+    with gapless.connect_sync(gapless_overlay.url("b1")) as one:
+        with one.publisher("quotes") as publisher:
+            publisher.publish({"n": 1})
+            gapless_overlay.kill("b1")
+            with pytest.raises(ClosedError):
+                gapless_overlay.kill("b1")
+            gapless_overlay.restart("b1")
+            publisher.publish({"n": 2})
+        with gapless.connect_sync(gapless_overlay.url("b2")) as two:
+            with two.subscribe("", start="earliest") as events:
+                assert [next(events).attributes["n"] for _ in range(2)] == [1, 2]
+    with pytest.raises(UsageError):
+        gapless_overlay.url("b9")

@@ -1,0 +1,53 @@
+"""Packets in parts."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.errors import ProtocolError
+from gapless.messages.overlay import Relayed
+from gapless.wire import FRAME_BYTES_MAX, HEADER_BYTES, LINK_PACKETS, Assembler, Part, Splitter
+from gapless.wire.parts import PACKET_BYTES_MAX, PART_BYTES, parts_of
+
+
+def packet(size: int) -> Relayed:
+    return Relayed(("b1",), 0, 1, 2, bytes(size))
+
+
+def test_a_packet_that_fits_is_one_frame() -> None:
+    (frame,) = LINK_PACKETS.frames(packet(1_000))
+    assert LINK_PACKETS.decode(bytes(frame[HEADER_BYTES:])) == packet(1_000)
+
+
+@pytest.mark.parametrize("size", [FRAME_BYTES_MAX, FRAME_BYTES_MAX + PART_BYTES + 1])
+def test_a_packet_that_does_not_fit_comes_out_of_its_parts(size: int) -> None:
+    splitter, assembler = Splitter(), Assembler()
+    bodies = [
+        body for frame in LINK_PACKETS.frames(packet(size)) for body in splitter.feed(bytes(frame))
+    ]
+    parts = [LINK_PACKETS.decode(body) for body in bodies]
+    assert all(isinstance(part, Part) for part in parts)
+    *early, last = [assembler.take(part) for part in parts]
+    assert early == [None] * (len(parts) - 1)
+    assert last is not None
+    assert LINK_PACKETS.decode(last) == packet(size)
+    assert assembler.is_empty
+
+
+def test_parts_above_the_limit_are_refused_before_they_are_kept() -> None:
+    assembler = Assembler(limit=10)
+    assert assembler.take(Part(bytes(8), is_last=False)) is None
+    with pytest.raises(ProtocolError, match="above the limit 10"):
+        assembler.take(Part(bytes(3), is_last=True))
+
+
+def test_a_packet_above_the_limit_is_not_divided() -> None:
+    with pytest.raises(ProtocolError, match="above the limit"):
+        next(parts_of(_Huge()))
+
+
+class _Huge(bytes):
+    """Says that it is larger than a test would like to make it."""
+
+    def __len__(self) -> int:
+        return PACKET_BYTES_MAX + 1
