@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from gapless.client.addresses import parse_addresses
 from gapless.wire import CLIENT_NOTICES, CLIENT_REQUESTS, Splitter, decode_greeting
+from tests.client.running import close_server
 
 __all__ = ["Proxy"]
 
@@ -49,6 +50,7 @@ class Side(asyncio.Protocol):
                 self.pair.pass_on(self, codec.decode(body), frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        del exc
         self.pair.cut()
 
 
@@ -137,10 +139,7 @@ class Proxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.server.close()
-        self.cut()
-        await self.server.wait_closed()
-        await asyncio.sleep(0)
+        await close_server(self.server, self.cut)
 
     # --- what can go wrong ---------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
-__all__ = ["soon", "story"]
+__all__ = ["close_server", "soon", "story"]
 
 P = ParamSpec("P")
 
@@ -35,3 +35,19 @@ async def soon(condition: Callable[[], bool]) -> None:
     """Wait until something holds; the bound of the test is the bound of this."""
     while not condition():
         await asyncio.sleep(0.002)
+
+
+async def close_server(server: asyncio.Server, cut: Callable[[], None]) -> None:
+    """Close a server and cut its connections, also those that it is just accepting.
+
+    A server that is closed between accepting a connection and making its transport leaves it open.
+    """
+    for each in server.sockets:
+        asyncio.get_running_loop().remove_reader(each.fileno())
+    for _ in range(4):
+        await asyncio.sleep(0)
+    cut()
+    server.close()
+    await server.wait_closed()
+    for _ in range(2):
+        await asyncio.sleep(0)

@@ -34,6 +34,7 @@ from gapless.wire import (
     decode_greeting,
     encode_greeting,
 )
+from tests.client.running import close_server
 
 __all__ = ["ScriptedBroker", "Visit"]
 
@@ -130,10 +131,7 @@ class ScriptedBroker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.server.close()
-        self.cut()
-        await self.server.wait_closed()
-        await asyncio.sleep(0)
+        await close_server(self.server, self.cut)
 
     @property
     def visit(self) -> Visit:
@@ -152,5 +150,6 @@ class ScriptedBroker:
     @property
     def credit(self) -> int:
         """All the credit that was ever given."""
-        first = sum(each.credit for each in self.asked(Subscribe))
-        return first + sum(each.events for each in self.asked(Credit))
+        first: int = sum(each.credit for each in self.asked(Subscribe))
+        later: int = sum(each.events for each in self.asked(Credit))
+        return first + later

@@ -49,13 +49,13 @@ def test_the_merged_position_is_the_least_that_is_ahead_of_both(a: Position, b: 
 
 @given(SMALL, SMALL, SMALL)
 def test_being_ahead_is_a_partial_order(a: Position, b: Position, c: Position) -> None:
-    assert a >= a  # noqa: PLR0124
+    assert a >= a
     assert (a >= b) == (b <= a)
     assert (a > b) == (a >= b and a != b)
     assert (a < b) == (b > a)
-    if a >= b and b >= c:
+    if a >= b >= c:
         assert a >= c
-    if a >= b and b >= a:
+    if a >= b >= a:
         assert a == b
         assert hash(a) == hash(b)
 

@@ -167,6 +167,7 @@ async def test_a_publisher_that_the_broker_has_forgotten_is_opened_again() -> No
             answer = broker.answers[Publish]
 
             def refuse(visit: object, call: Publish) -> None:
+                del visit
                 broker.answers[Publish] = answer
                 broker.session, broker.last_sequence = 10**9, 0
                 notice = Refused(call.request, "not open here", Cause.NOT_OPEN)

@@ -99,7 +99,7 @@ async def test_every_event_comes_once_whatever_message_the_connection_breaks_at(
                         seen.append(await events.get())
                 while len(seen) < 60:
                     seen.append(await events.get())
-                assert sorted(each.attributes["n"] for each in seen) == [*range(60)]  # type: ignore[type-var]
+                assert sorted(each.attributes["n"] for each in seen) == [*range(60)]
                 for pubend in "ab":
                     ticks = [each.tick for each in seen if each.pubend == pubend]
                     assert ticks == sorted(set(ticks))

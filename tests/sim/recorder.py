@@ -34,6 +34,9 @@ class Recorder:
         self.due: int | None = None
         self.marks: dict[str, int] = {"recorded": 1}
 
+    def step_all(self, events: Sequence[Event], moment: Moment) -> list[Effect]:
+        return [effect for event in events for effect in self.step(event, moment)]
+
     def step(self, event: Event, moment: Moment) -> list[Effect]:
         self.heard.append((moment, event))
         if self.due is not None and self.due <= moment.now:

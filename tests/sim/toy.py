@@ -8,7 +8,7 @@ order and releases nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from gapless.core.ids import BrokerId, CellId, PubendId
@@ -124,6 +124,9 @@ class Toy(Subscribing):
     @property
     def marks(self) -> dict[str, int]:
         return self.context.marks
+
+    def step_all(self, events: Sequence[Event], moment: Moment) -> list[Effect]:
+        return [effect for event in events for effect in self.step(event, moment)]
 
     def step(self, event: Event, moment: Moment) -> list[Effect]:
         context = self.context

@@ -8,7 +8,7 @@ is until it is answered: it is sent again under its sequences over every new con
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,8 +20,7 @@ from gapless.core.ticks import Tick
 
 __all__ = ["Batch", "Receipt", "Waiter", "encoded"]
 
-_ENCODER = msgspec.msgpack.Encoder()
-_PLAIN = (bool, float)
+_ENCODE = msgspec.msgpack.Encoder().encode
 
 
 def encoded(attributes: Attributes, payload: bytes | bytearray | memoryview) -> bytes:
@@ -33,20 +32,21 @@ def encoded(attributes: Attributes, payload: bytes | bytearray | memoryview) -> 
     >>> encoded({"price": 91.5}, b"...")[:1]
     b'\x92'
     """
-    if not isinstance(payload, bytes | bytearray | memoryview):
+    if type(payload) is not bytes and not isinstance(payload, bytearray | memoryview):
         raise UsageError(f"a payload is bytes, not a {type(payload).__name__}; encode it first")
-    try:
-        for name, value in attributes.items():
-            if type(name) is not str or not name.isascii():
-                check_attributes({name: value})
-            if type(value) not in _PLAIN:
-                check_value(name, value)
-    except AttributeError:
+    plain = type(attributes) is dict
+    if not plain and not issubclass(type(attributes), Mapping):
         kind = type(attributes).__name__
-        raise AttributeValueError(f"attributes are a mapping from names, not a {kind}") from None
-    if None in attributes.values():
+        raise AttributeValueError(f"attributes are a mapping from names, not a {kind}")
+    for name, value in attributes.items():
+        if not (type(value) is float or (type(value) is str and value.isascii())):
+            check_value(name, value)
+            plain = plain and value is not None
+        if type(name) is not str or not name.isascii():
+            check_attributes({name: value})
+    if not plain:
         attributes = {name: value for name, value in attributes.items() if value is not None}
-    return _ENCODER.encode((dict(attributes), payload))
+    return _ENCODE((attributes, payload))
 
 
 class Waiter(NamedTuple):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from gapless.client.position import Position, pubend_id
 from gapless.content.values import Value
 from gapless.core.ids import PubendId
@@ -37,7 +39,7 @@ class Run:
         return {**self.before, self.pubend: tick} if self.is_logged else {**self.before}
 
 
-class Event:
+class Event(msgspec.Struct, eq=False, gc=False):
     """A published event, as it came to a subscriber.
 
     ``attributes`` and ``payload`` are what was published. ``pubend`` and ``tick`` say where it is,
@@ -46,11 +48,8 @@ class Event:
     and gets nothing twice.
     """
 
-    __slots__ = ("publication", "run")
-
-    def __init__(self, publication: Publication, run: Run) -> None:
-        self.publication = publication
-        self.run = run
+    publication: Publication
+    run: Run
 
     @property
     def attributes(self) -> dict[str, Value]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from itertools import repeat
 from typing import TypeAlias
 
 from gapless.client.event import Event, Run
@@ -121,7 +122,7 @@ class Prefetch:
                 return
             publications = fresh
         run = self._run_of(pubend, is_logged=cursor is not None)
-        self.queue.extend([Event(each, run) for each in publications])
+        self.queue.extend(map(Event, publications, repeat(run)))
         if cursor is not None:
             tick = self.received[pubend] = publications[-1].tick
             self.last = (tick, pubend)
@@ -169,6 +170,12 @@ class Prefetch:
             self.at = found[-1]
             self.free += len(found)
         return found
+
+    def drop(self) -> None:
+        """Hand nothing out any more; where the application is stays as it is."""
+        self.received = self.handed()
+        self.queue.clear()
+        self.losses = 0
 
     def grant(self) -> int:
         """Return how much credit is to be given now: all that is free."""

@@ -450,15 +450,15 @@ class Publisher:
             batch = self._queue[0]
             if batch.is_open and not self._seal(batch):
                 return
-            count = batch.count
+
             if self._sent and (
                 len(self._sent) >= self._window
                 or self._sent_bytes + batch.bytes > UNDER_WAY_BYTES_MAX
             ):
                 return
             self._queue.popleft()
-            if count:
-                self._send(batch, count)
+            if batch.count:
+                self._send(batch)
             else:
                 batch.succeed((), self.pubend, is_logged=False)
 
@@ -478,7 +478,7 @@ class Publisher:
         self._sequence += batch.count
         return True
 
-    def _send(self, batch: Batch, count: int) -> None:
+    def _send(self, batch: Batch) -> None:
         assert self._link is not None
         assert self._number is not None
         batch.sendings += 1

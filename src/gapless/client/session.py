@@ -64,6 +64,23 @@ def connect(
     ``deadline`` is how many seconds a call may take that gives none of its own; None is for ever.
     ``connect_deadline`` is for the first connection. One that is lost later is made again, with
     growing waits (``backoff``), for as long as the session lasts.
+
+    >>> import asyncio, gapless
+    >>> from gapless.testing import Overlay
+    >>> async def example() -> None:
+    ...     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+    ...         async with session.publisher("quotes") as publisher:
+    ...             async with session.subscribe("price > 90") as events:
+    ...                 await publisher.publish({"symbol": "IBM", "price": 80})
+    ...                 position = await publisher.publish({"symbol": "IBM", "price": 95})
+    ...                 async for event in events:
+    ...                     print(event.attributes, event.position == position)
+    ...                     break
+    ...                 switch = await events.set_filter("price > 100")
+    ...                 print(switch >= position)
+    >>> asyncio.run(example())
+    {'symbol': 'IBM', 'price': 95} True
+    True
     """
     addresses = parse_addresses(where)
     chosen(deadline, None)
@@ -114,9 +131,10 @@ class Session:
             async with asyncio.timeout(deadline):
                 await self.main.up()
         except TimeoutError:
+            trouble = self.main.trouble
             await self.close()
             raise ConnectionLostError(
-                f"no broker greeted within {deadline:g} s: {self.main.trouble}"
+                f"no broker greeted within {deadline:g} s: {trouble}"
             ) from None
         except BaseException:
             await self.close()

@@ -224,6 +224,7 @@ class Subscription:
             return
         self._is_closed = True
         self._error = self._error or error
+        self._prefetch.drop()
         if self._link is not None:
             self._link.remove(self)
             self._link.stop_listening(self.name, self)
@@ -234,7 +235,6 @@ class Subscription:
 
     def _fail(self, error: GaplessError) -> None:
         """It is over, and not because its user wanted that."""
-        self._prefetch.queue.clear()
         self._end(error)
 
     @property

@@ -45,7 +45,19 @@ def connect_sync(
     connect_deadline: float | None = 10.0,
     backoff: Backoff = Backoff(),  # noqa: B008
 ) -> SyncSession:
-    """Return a session whose calls wait, to be entered with ``with``. See :func:`gapless.connect`."""
+    """Return a session whose calls wait, to be entered with ``with``. See :func:`gapless.connect`.
+
+    >>> import gapless
+    >>> from gapless.testing import SyncOverlay
+    >>> with (
+    ...     SyncOverlay(on_disk=False) as overlay,
+    ...     gapless.connect_sync(overlay.url()) as session,
+    ...     session.publisher("quotes") as publisher,
+    ... ):
+    ...     position = publisher.publish_many({"n": n} for n in range(3))
+    ...     [event.attributes["n"] for event in session.read("quotes", wanted="n > 0")]
+    [1, 2]
+    """
     session = connect(
         where, name=name, deadline=deadline, connect_deadline=connect_deadline, backoff=backoff
     )

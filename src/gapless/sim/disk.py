@@ -83,8 +83,12 @@ class Disk:
             self._apply(write.changes)
         if self._queued:
             self._begin_sync(process)
-        for write in batch:
-            self._world.happen(process, Written(write.ticket))
+        written = [Written(write.ticket) for write in batch]
+        if self._world.options.together:
+            self._world.happen(process, *written)
+        else:
+            for each in written:
+                self._world.happen(process, each)
 
     def crash(self) -> int:
         """Lose what was not synced, up to a prefix that reached the disk; return how many."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias, cast
 
 from gapless.core.errors import UsageError
@@ -28,6 +28,9 @@ class Machine(Protocol):
         The world calls it with None right after it made the machine, so that what the machine
         wants done at its start comes out.
         """
+
+    def step_all(self, events: Sequence[Event], moment: Moment) -> list[Effect]:
+        """Take events that happened together, in order."""
 
     def next_timer(self) -> int | None:
         """Return the ``now`` at which a step is due without an event, or None."""

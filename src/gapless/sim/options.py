@@ -77,6 +77,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How often a cut only stops a connection, which goes on when it heals."""
     sync_us_min: int = 100
     sync_us_max: int = 2_000
+    together: bool = False
+    """Whether a machine takes all writes of one sync in one step, as the running system does."""
     survive: float = 0.5
     """How often a crash leaves unsynced writes on the disk."""
     torn: float = 0.2
@@ -187,7 +189,8 @@ DEFAULTS = Options()
 
 def draw(seed: int) -> Options:
     """Return the options of a seed."""
-    return add_situation(draw_ordinary(seed))
+    together = Random(f"{seed}/together").random() < 0.5  # noqa: S311
+    return add_situation(draw_ordinary(seed)).with_(together=together)
 
 
 def draw_ordinary(seed: int) -> Options:

@@ -246,26 +246,30 @@ class World:
 
     # --- steps -------------------------------------------------------------------------------
 
-    def happen(self, process: Process, event: Event) -> None:
-        """Give an event to a process, now or when it runs again; the dead get nothing."""
+    def happen(self, process: Process, *events: Event) -> None:
+        """Give events to a process in one step, now or when it runs again; the dead get nothing."""
         if not process.alive:
             return
         if process.paused:
-            process.backlog.append(event)
+            process.backlog += events
             return
+        event = events[-1]
         host, now = process.host, self.now
         machine, zero = process.machine, process.zero
         moment = Moment(now - zero, WALL_START + now + host.clock_error)
         try:
-            effects = machine.step(event, moment)
+            alone = len(events) == 1
+            effects = machine.step(event, moment) if alone else machine.step_all(events, moment)
             due = machine.next_timer()
         except Exception:  # noqa: BLE001 - whatever a machine breaks by is a finding
-            self.violate("exception", f"{host.broker} at {event!r}: {traceback.format_exc()}")
+            self.violate("exception", f"{host.broker} at {events!r}: {traceback.format_exc()}")
             return
         self.steps += 1
         trace = self.trace
         trace.digest = hash((trace.digest, now, host.index, EVENT_CODES[type(event)], len(effects)))
         if trace.full:
+            for earlier in events[:-1]:
+                trace.step(now, host.broker, earlier, [])
             trace.step(now, host.broker, event, effects)
         for effect in effects:
             self._carry_out(process, effect)

@@ -63,9 +63,8 @@ class Exact(Client):
         super().hear(notice)
         if isinstance(notice, Subscribed):
             if notice.seeks != self.seeks:
-                self.seeks = notice.seeks
-                for pubend, tick in notice.position:
-                    self.base[pubend], self.seen[pubend] = tick, []
+                # what it had is from before; it is told where each stream goes on, now or later
+                self.seeks, self.base, self.seen = notice.seeks, {}, {P: [], Q: []}
             for pubend, tick in notice.position:
                 self.base.setdefault(pubend, tick)
         elif isinstance(notice, Started):

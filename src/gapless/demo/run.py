@@ -1,0 +1,271 @@
+"""The demo put together: brokers, clients, the script, the audit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+
+from gapless.core.ids import BrokerId
+from gapless.demo.audit import Audit, audit_files
+from gapless.demo.players import Feed, Tally, Watcher
+from gapless.demo.records import RecordFile
+from gapless.demo.screen import Screen, make_console, show_audit
+from gapless.demo.script import script_for
+from gapless.demo.workload import TESTS, Cast, FeedPart, Wish, cast_for
+from gapless.runtime.overlays import overlay_of
+from gapless.runtime.supervisor import Happening, Stage, Supervisor
+
+__all__ = ["EXIT_INTERRUPTED", "EXIT_UNCLEAN", "Options", "demo", "perform"]
+
+EXIT_UNCLEAN: Final = 1
+EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
+
+DRAIN_S: Final = 30.0
+"""How long the last events may take to arrive before they count as lost."""
+
+SETTLE_S: Final = 1.0
+"""How long to wait for what should not come, when all has come."""
+
+READY_S: Final = 30.0
+"""How long a broker may take to be back before it is killed again."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be chosen."""
+
+    seconds: float = 40.0
+    """How long quotes are published; starting, waiting and stopping come on top."""
+    topology: str = "tree:2x3"
+    seed: int = 1
+    rate: float = 500.0
+    """Events a second, of all feeds together."""
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """What ``--json`` prints."""
+
+    options: Options
+    kills: int
+    restarts: int
+    clean: bool
+    audit: Audit
+
+
+class _Theatre:
+    """The stage of the script: the overlay and everybody at it."""
+
+    def __init__(self, supervisor: Supervisor, cast: Cast, screen: Screen, tally: Tally) -> None:
+        self._supervisor = supervisor
+        self._screen = screen
+        self._tally = tally
+        self._tasks: asyncio.TaskGroup
+        self._records: dict[str, RecordFile] = {}
+        self.watchers = {
+            part.name: Watcher(part, [supervisor[each].url for each in part.brokers], tally)
+            for part in cast.watchers
+        }
+
+    def feed(self, part: FeedPart, options: Options) -> Feed:
+        """Return a feed at its broker."""
+        url = self._supervisor[part.brokers[0]].url
+        return Feed(part, url, options.rate, options.seed, self._tally)
+
+    def open(self, records: dict[str, RecordFile], tasks: asyncio.TaskGroup) -> None:
+        """From now on watchers can enter."""
+        self._records, self._tasks = records, tasks
+
+    async def kill(self, broker: BrokerId, why: str) -> None:
+        """Kill a broker; it is started again with what is on its disk."""
+        async with asyncio.timeout(READY_S):
+            await self._supervisor[broker].settled.wait()
+        self._supervisor.kill(broker)
+        self._tally.kills += 1
+        self._screen.say(f"kill -9 {broker}: {why}", style="bold red")
+
+    async def leave(self, watcher: str) -> None:
+        """Let a durable subscriber go away."""
+        self.watchers[watcher].leave()
+        self._screen.say(f"{watcher} disconnects", style="yellow")
+
+    async def come_back(self, watcher: str) -> None:
+        """Let it return."""
+        self.watchers[watcher].come_back()
+        self._screen.say(f"{watcher} comes back, and is owed all that it missed", style="yellow")
+
+    async def enter(self, watcher: str) -> None:
+        """Let a subscriber join that was not there before."""
+        entering = self.watchers[watcher]
+        self._tasks.create_task(entering.run(self._records[watcher]))
+        if entering.part.start == "earliest":
+            self._screen.say(f"{watcher} joins, from the earliest on", style="yellow")
+
+    async def switch(self, watcher: str, wish: Wish) -> None:
+        """Change the filter of a subscription."""
+        await self.watchers[watcher].switch(wish)
+        self._screen.say(f"{watcher} changes its filter to: {wish.text}", style="yellow")
+
+    def end(self) -> None:
+        """Send all watchers home."""
+        for watcher in self.watchers.values():
+            watcher.end()
+
+
+async def perform(options: Options, data: Path, screen: Screen, tally: Tally) -> Audit:
+    """Run the demo and return the audit; records and brokers' data are below ``data``."""
+    overlay = overlay_of(options.topology)
+    cast = cast_for(overlay)
+    directory = data / "records"
+    directory.mkdir(parents=True, exist_ok=True)
+
+    def happened(happening: Happening) -> None:
+        if happening.stage is Stage.READY and supervisor[happening.broker].restarts:
+            tally.restarts += 1
+            screen.say(f"{happening.broker} is back", style="green")
+
+    supervisor = Supervisor(overlay, data / "brokers", port=0, on_event=happened)
+    screen.say(f"starting {len(supervisor.brokers)} brokers …")
+    async with supervisor:
+        screen.cast(cast, supervisor)
+        with contextlib.ExitStack() as files:
+            suffixes = {part.name: "published" for part in cast.feeds}
+            suffixes |= {part.name: "delivered" for part in cast.watchers}
+            records = {
+                name: files.enter_context(RecordFile(directory / f"{name}.{suffix}"))
+                for name, suffix in suffixes.items()
+            }
+            theatre = _Theatre(supervisor, cast, screen, tally)
+            show = asyncio.create_task(_show(screen, supervisor))
+            try:
+                await _play(options, cast, theatre, records, directory, screen)
+            finally:
+                show.cancel()
+        screen.say("stopping the brokers …")
+    return audit_files(directory, TESTS)
+
+
+async def _show(screen: Screen, supervisor: Supervisor) -> None:
+    while True:
+        ready = sum(each.stage is Stage.READY for each in supervisor.brokers)
+        screen.tick(ready, len(supervisor.brokers))
+        await asyncio.sleep(0.2)
+
+
+async def _play(
+    options: Options,
+    cast: Cast,
+    theatre: _Theatre,
+    records: dict[str, RecordFile],
+    directory: Path,
+    screen: Screen,
+) -> None:
+    """Let everybody do their part, until all that is owed has come."""
+    begin, end = asyncio.Event(), asyncio.Event()
+    feeds = [theatre.feed(part, options) for part in cast.feeds]
+    async with asyncio.TaskGroup() as watching:
+        theatre.open(records, watching)
+        async with asyncio.TaskGroup() as publishing:
+            for feed in feeds:
+                publishing.create_task(feed.run(records[feed.part.name], begin, end))
+            for feed in feeds:
+                await feed.ready.wait()
+            for part in cast.watchers:
+                if part.start == "latest":
+                    await theatre.enter(part.name)
+                    await theatre.watchers[part.name].ready.wait()
+            begin.set()
+            screen.phase("publishing")
+            await _follow_script(options, cast, theatre)
+            end.set()
+        screen.phase("waiting for the last events")
+        await _drain(records, directory)
+        theatre.end()
+
+
+async def _follow_script(options: Options, cast: Cast, theatre: _Theatre) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    random = Random(options.seed)  # noqa: S311  # a seed gives the same script again
+    async with asyncio.TaskGroup() as acting:
+        for scene in script_for(cast, options.seconds, random):
+            await asyncio.sleep(max(0.0, began + scene.at_s - loop.time()))
+            acting.create_task(scene.act(theatre))  # a slow one does not hold the next up
+    await asyncio.sleep(max(0.0, began + options.seconds - loop.time()))
+
+
+async def _drain(records: dict[str, RecordFile], directory: Path) -> None:
+    """Wait until nothing is owed any more, as far as the records say."""
+    loop = asyncio.get_running_loop()
+    limit = loop.time() + DRAIN_S
+    while loop.time() < limit:
+        for record in records.values():
+            record.flush()
+        found = await asyncio.to_thread(audit_files, directory, TESTS)
+        if not found.total.lost:
+            break
+        await asyncio.sleep(0.5)
+    await asyncio.sleep(SETTLE_S)
+
+
+def _unwrapped(error: BaseException) -> BaseException:
+    """Return the error that a group of them is about."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _until_signal(options: Options, data: Path, screen: Screen, tally: Tally) -> Audit | None:
+    """Perform; return None if a signal ended it."""
+    loop = asyncio.get_running_loop()
+    work = asyncio.ensure_future(perform(options, data, screen, tally))
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for number in signals:
+        loop.add_signal_handler(number, work.cancel)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        return None
+    except BaseExceptionGroup as group:
+        raise _unwrapped(group) from None
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def _directory(data: Path | None) -> Iterator[Path]:
+    """Give a directory that stays if it was asked for, or if something went wrong in it."""
+    if data is not None:
+        yield data
+        return
+    with tempfile.TemporaryDirectory(prefix="gapless-demo-") as found:
+        yield Path(found)
+
+
+def demo(options: Options, data: Path | None = None, *, as_json: bool = False) -> int:
+    """Run the demo, show it, and return the exit code: 0 only if the audit is clean."""
+    console, tally = make_console(), Tally()
+    with _directory(data) as directory:
+        with Screen(console, tally, quiet=as_json) as screen:
+            audit = asyncio.run(_until_signal(options, directory, screen, tally))
+        if audit is None:
+            return EXIT_INTERRUPTED
+        if as_json:
+            result = Result(
+                options=options,
+                kills=tally.kills,
+                restarts=tally.restarts,
+                clean=audit.is_clean,
+                audit=audit,
+            )
+            console.out(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
+        else:
+            show_audit(console, audit)
+        return 0 if audit.is_clean else EXIT_UNCLEAN
