@@ -14,6 +14,7 @@ CASES ?= 200000
 SEEDS ?= 5000
 START ?= 0
 TESTS ?=
+DEMO ?=
 
 .PHONY: help
 help: ## Show this list
@@ -28,12 +29,12 @@ setup: $(READY) ## Make ./.venv with everything that is needed
 	@echo "$(VENV) is ready"
 
 .PHONY: demo
-demo: $(READY) ## Show what works today
-	@$(VENV)/bin/gapless doctor
+demo: $(READY) ## Run brokers under traffic, kill some of them, audit every delivery (a minute)
+	@$(VENV)/bin/gapless demo $(DEMO)
+
+.PHONY: tour
+tour: $(READY) ## Show filters, their algebra and the matching index
 	@$(PYTHON_BIN) examples/filters_and_matching.py
-	@echo
-	@echo "Brokers under crashes, cuts and wrong clocks, in virtual time:"
-	@$(VENV)/bin/gapless sim run --seeds 8
 
 .PHONY: test
 test: $(READY) ## Run all tests (TESTS=path picks some, WORKERS=n processes)

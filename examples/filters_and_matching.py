@@ -1,6 +1,6 @@
-"""A short tour of what works today: filters, their algebra, and the matching index.
+"""A short tour of the content layer: filters, their algebra, and the matching index.
 
-Run it with ``make demo``.
+Run it with ``make tour``.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("broker",),
     ("wire", "storage", "runtime", "sim"),
     ("client", "gateway"),
+    ("demo",),
     ("console", "cli", "spark", "testing"),
 )
 

@@ -41,7 +41,7 @@ RECORDS: tuple[Record, ...] = (
     RegimeRecord(TRADES, 3, 17, 2, ((HOST, Entry(TIME, 1)),)),
     MemberRecord(QUOTES, HOST, Join(4, 1), TIME, durable=True, parked=False, floor=12),
     HoldRecord(TRADES, HoldId(HOST, "s"), 44, 5),
-    PublisherRecord(TRADES, "p", 3, 1_000, ((999, 50), (1_000, 51)), 8, 77),
+    PublisherRecord(TRADES, "p", 3, 1_000, ((999, 50, 2),), 8, 77),
     JoinRecord(PubendId("far#away"), Join(4, 2)),
     SubscriptionRecord(
         "s",

@@ -311,7 +311,7 @@ class Broker:
     def _settle(self) -> None:
         """Let everything follow that this step has caused, here first, then send the rest."""
         while True:
-            self.host.flush(self.calls.client_down)
+            self.host.flush(self.calls.disconnect)
             self.reports.flush()
             posted = self.context.take_posted_to(self._me)
             if not posted:

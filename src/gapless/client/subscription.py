@@ -37,6 +37,7 @@ from gapless.core.errors import (
     GaplessError,
     RefusedError,
     TakenOverError,
+    TooSlowError,
     UsageError,
 )
 from gapless.core.ids import PubendId
@@ -45,6 +46,7 @@ from gapless.messages.clients import (
     Ack,
     Begin,
     BeginKind,
+    Cause,
     Credit,
     Delivery,
     Ended,
@@ -575,7 +577,8 @@ class Subscription:
         """Take what the broker says of the subscription itself."""
         if isinstance(notice, Ended):
             # what waits here was not acknowledged: it is for whoever has the subscription now
-            self._fail(TakenOverError(notice.reason))
+            kind = TooSlowError if notice.cause is Cause.TOO_SLOW else TakenOverError
+            self._fail(kind(notice.reason))
             return
         if self._is_seeking:
             return  # it is of the place that the subscription leaves

@@ -11,6 +11,7 @@
     ├── RefusedError              the broker says no, and why
     │   ├── ElsewhereError        another broker has it; has .broker
     │   ├── TakenOverError        a newer connection has it
+    │   ├── TooSlowError          too much waited for a subscription that is not durable
     │   └── UnavailableError      not now; try again later
     ├── StorageError              a data directory cannot be used, or a write to it failed
     │   ├── DiskFullError         no space is left; what was acknowledged is safe
@@ -57,6 +58,7 @@ __all__ = [
     "RefusedError",
     "StorageError",
     "TakenOverError",
+    "TooSlowError",
     "UnavailableError",
     "UsageError",
     "shortened",
@@ -124,6 +126,13 @@ class ElsewhereError(RefusedError):
 
 class TakenOverError(RefusedError):
     """A newer connection has taken a durable subscription or the name of a publisher over."""
+
+
+class TooSlowError(RefusedError):
+    """Too much waited for a subscription that is not durable: read faster, or be durable.
+
+    Nothing is lost while the log has it: subscribe again with ``start=events.position``.
+    """
 
 
 class UnavailableError(RefusedError):

@@ -102,7 +102,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     filter_wait_s: int = 10
     segments_max: int = 8
     linger_s: int = 30
-    prefetch_max: int = 1_000
+    prefetch_max: int = 10_000
+    """Events that may wait for a client. One that lets more wait reads the log if it is durable; else
+    its subscription ends."""
 
     # pubends
     ceiling_step_ms: int = 1_000

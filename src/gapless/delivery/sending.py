@@ -11,16 +11,21 @@ silence of many pubends is one message.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.delivery.attachments import Attachment, Routed, Routing
-from gapless.delivery.knowledge import joined, publications_between, tick_of
+from gapless.delivery.knowledge import content_bytes, joined, publications_between, tick_of
 from gapless.delivery.regimes import RegimeTeller, Vector
 from gapless.messages.streams import AttachKind, Frame, Piece, Publication, Silence
 
 __all__ = ["Masks", "Sender"]
+
+ANSWER_FRAMES_MAX: Final = 4
+"""An answer to a nack is not much larger than so many full frames: a link that is busy with one for
+longer than a session bears seems dead. What is left is asked for again."""
 
 
 class Masks:
@@ -96,7 +101,12 @@ class Sender:
         """
         if attachment.peer in self.slow or not attachment.curious.wants(low, high):
             return
+        room = ANSWER_FRAMES_MAX * self._context.parameters.frame_bytes_max
         for known in routed.stream.known(low, high):
+            if room <= 0:
+                self._context.mark("rest of an answer left for the next nack")
+                return
+            room -= content_bytes(known)
             for part_low, part_high in attachment.curious.take(known.low, known.high):
                 pieces = routed.stream.around(part_low, part_high)
                 for piece in pieces:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from gapless.client import connect
+from gapless.client import Backoff, connect
 from gapless.core.errors import DeadlineError, GapError, GaplessError, OutcomeUnknownError
 from gapless.demo.records import Delivered, GapMet, Opened, Outcome, Published, RecordFile, Switched
 from gapless.demo.workload import FeedPart, Mark, WatcherPart, Wish, quotes
@@ -23,6 +23,9 @@ __all__ = ["Feed", "Tally", "Watcher"]
 BURST_S: Final = 0.02
 """How often a feed publishes what is due."""
 
+BACKOFF: Final = Backoff(longest_s=0.5)
+"""Clients of the same computer may look often whether their broker is back."""
+
 LOOK_S: Final = 0.25
 """How often a watcher to which nothing comes looks whether it is to leave."""
 
@@ -33,6 +36,10 @@ PATIENCE_S: Final = 60.0
 def now_us() -> int:
     """Return the clock, in microseconds."""
     return time.time_ns() // 1_000
+
+
+def _connect(where: str | Sequence[str], name: str) -> Session:
+    return connect(where, name=name, deadline=PATIENCE_S, backoff=BACKOFF)
 
 
 class Tally:
@@ -51,26 +58,25 @@ class Feed:
     def __init__(self, part: FeedPart, url: str, rate: float, seed: int, tally: Tally) -> None:
         self.part = part
         self.ready = asyncio.Event()
+        """Set when something is published."""
         self._url = url
         self._rate = rate * part.share
         self._random = Random(f"{part.name} {seed}")  # noqa: S311  # quotes are no secret
         self._tally = tally
 
-    async def run(self, record: RecordFile, begin: asyncio.Event, end: asyncio.Event) -> None:
-        """Publish from the beginning to the end, then wait for what is not answered."""
+    async def run(self, record: RecordFile, end: asyncio.Event) -> None:
+        """Publish until the end, then wait for what is not answered."""
         part = self.part
         async with (
-            connect(self._url, name=part.name, deadline=PATIENCE_S) as session,
+            _connect(self._url, part.name) as session,
             session.publisher(
                 part.pubend,
                 name=part.name,
                 advertisement=f"exchange = '{part.exchange}'",
             ) as publisher,
+            asyncio.TaskGroup() as answers,
         ):
-            self.ready.set()
-            await begin.wait()
-            async with asyncio.TaskGroup() as answers:
-                await self._publish(publisher, record, answers, end)
+            await self._publish(publisher, record, answers, end)
 
     async def _publish(
         self,
@@ -104,6 +110,7 @@ class Feed:
         part = self.part
         done = Published(part.name, number, part.pubend, quote, sent_us, outcome, tick)
         record.write(done)
+        self.ready.set()
         self._tally.published += outcome == "ok"
 
 
@@ -125,6 +132,7 @@ class Watcher:
     def __init__(self, part: WatcherPart, urls: Sequence[str], tally: Tally) -> None:
         self.part = part
         self.ready = asyncio.Event()
+        """Set when the subscription has begun on all streams."""
         self._urls = urls
         self._tally = tally
         self._wish = part.wish
@@ -138,7 +146,7 @@ class Watcher:
         """Subscribe and take events; leave and return as told."""
         self._record = record
         while not self._is_over:
-            async with connect(self._urls, name=self.part.name, deadline=PATIENCE_S) as session:
+            async with _connect(self._urls, self.part.name) as session:
                 await self._visit(session, record)
             await self._returning.wait()
             self._returning.clear()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import signal
+import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Final
 
 import msgspec
+from rich.console import Console
 
+from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId
 from gapless.demo.audit import Audit, audit_files
 from gapless.demo.players import Feed, Tally, Watcher
@@ -23,10 +26,13 @@ from gapless.demo.workload import TESTS, Cast, FeedPart, Wish, cast_for
 from gapless.runtime.overlays import overlay_of
 from gapless.runtime.supervisor import Happening, Stage, Supervisor
 
-__all__ = ["EXIT_INTERRUPTED", "EXIT_UNCLEAN", "Options", "demo", "perform"]
+__all__ = ["EXIT_INTERRUPTED", "EXIT_UNCLEAN", "Options", "perform", "perform_and_show"]
 
 EXIT_UNCLEAN: Final = 1
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
+
+PARAMETERS: Final = {"redial_max_ms": 500}
+"""Brokers of one computer may look often whether a neighbour is back."""
 
 DRAIN_S: Final = 30.0
 """How long the last events may take to arrive before they count as lost."""
@@ -130,9 +136,12 @@ async def perform(options: Options, data: Path, screen: Screen, tally: Tally) ->
             tally.restarts += 1
             screen.say(f"{happening.broker} is back", style="green")
 
-    supervisor = Supervisor(overlay, data / "brokers", port=0, on_event=happened)
+    supervisor = Supervisor(
+        overlay, data / "brokers", port=0, parameters=PARAMETERS, on_event=happened
+    )
     screen.say(f"starting {len(supervisor.brokers)} brokers …")
-    async with supervisor:
+    try:
+        await supervisor.start()
         screen.cast(cast, supervisor)
         with contextlib.ExitStack() as files:
             suffixes = {part.name: "published" for part in cast.feeds}
@@ -147,7 +156,9 @@ async def perform(options: Options, data: Path, screen: Screen, tally: Tally) ->
                 await _play(options, cast, theatre, records, directory, screen)
             finally:
                 show.cancel()
+    finally:
         screen.say("stopping the brokers …")
+        await supervisor.stop()
     return audit_files(directory, TESTS)
 
 
@@ -167,20 +178,19 @@ async def _play(
     screen: Screen,
 ) -> None:
     """Let everybody do their part, until all that is owed has come."""
-    begin, end = asyncio.Event(), asyncio.Event()
+    end = asyncio.Event()
     feeds = [theatre.feed(part, options) for part in cast.feeds]
     async with asyncio.TaskGroup() as watching:
         theatre.open(records, watching)
         async with asyncio.TaskGroup() as publishing:
             for feed in feeds:
-                publishing.create_task(feed.run(records[feed.part.name], begin, end))
+                publishing.create_task(feed.run(records[feed.part.name], end))
             for feed in feeds:
                 await feed.ready.wait()
             for part in cast.watchers:
                 if part.start == "latest":
                     await theatre.enter(part.name)
                     await theatre.watchers[part.name].ready.wait()
-            begin.set()
             screen.phase("publishing")
             await _follow_script(options, cast, theatre)
             end.set()
@@ -224,10 +234,15 @@ def _unwrapped(error: BaseException) -> BaseException:
 async def _until_signal(options: Options, data: Path, screen: Screen, tally: Tally) -> Audit | None:
     """Perform; return None if a signal ended it."""
     loop = asyncio.get_running_loop()
-    work = asyncio.ensure_future(perform(options, data, screen, tally))
+    work = asyncio.create_task(perform(options, data, screen, tally))
     signals = (signal.SIGINT, signal.SIGTERM)
+
+    def interrupt() -> None:
+        if not work.cancelling():  # whoever is impatient must not keep us from stopping brokers
+            work.cancel()
+
     for number in signals:
-        loop.add_signal_handler(number, work.cancel)
+        loop.add_signal_handler(number, interrupt)
     try:
         return await work
     except asyncio.CancelledError:
@@ -239,33 +254,46 @@ async def _until_signal(options: Options, data: Path, screen: Screen, tally: Tal
             loop.remove_signal_handler(number)
 
 
-@contextlib.contextmanager
-def _directory(data: Path | None) -> Iterator[Path]:
-    """Give a directory that stays if it was asked for, or if something went wrong in it."""
-    if data is not None:
-        yield data
-        return
-    with tempfile.TemporaryDirectory(prefix="gapless-demo-") as found:
-        yield Path(found)
+def _made(data: Path | None) -> Path:
+    """Return a directory that has nothing in it."""
+    if data is None:
+        return Path(tempfile.mkdtemp(prefix="gapless-demo-"))
+    if data.exists() and any(data.iterdir()):
+        raise UsageError(f"{data} is not empty; the demo begins with nothing")
+    return data
 
 
-def demo(options: Options, data: Path | None = None, *, as_json: bool = False) -> int:
-    """Run the demo, show it, and return the exit code: 0 only if the audit is clean."""
+def perform_and_show(options: Options, data: Path | None = None, *, as_json: bool = False) -> int:
+    """Run the demo, show it, and return the exit code: 0 only if the audit is clean.
+
+    What it has written is kept where that was asked for, or if the audit found something.
+    """
     console, tally = make_console(), Tally()
-    with _directory(data) as directory:
+    directory, is_kept = _made(data), data is not None
+    try:
         with Screen(console, tally, quiet=as_json) as screen:
             audit = asyncio.run(_until_signal(options, directory, screen, tally))
         if audit is None:
             return EXIT_INTERRUPTED
-        if as_json:
-            result = Result(
-                options=options,
-                kills=tally.kills,
-                restarts=tally.restarts,
-                clean=audit.is_clean,
-                audit=audit,
-            )
-            console.out(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
-        else:
-            show_audit(console, audit)
+        is_kept |= not audit.is_clean
+        _tell(console, options, tally, audit, as_json=as_json)
+        if is_kept and not as_json:
+            console.print(f"records and logs of the brokers are in {directory}", soft_wrap=True)
         return 0 if audit.is_clean else EXIT_UNCLEAN
+    finally:
+        if not is_kept:
+            shutil.rmtree(directory)
+
+
+def _tell(console: Console, options: Options, tally: Tally, audit: Audit, *, as_json: bool) -> None:
+    if not as_json:
+        show_audit(console, audit, tally)
+        return
+    result = Result(
+        options=options,
+        kills=tally.kills,
+        restarts=tally.restarts,
+        clean=audit.is_clean,
+        audit=audit,
+    )
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")

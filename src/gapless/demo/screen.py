@@ -107,9 +107,10 @@ class Screen:
             self._last = (now, tally.published, tally.delivered)
 
 
-def show_audit(console: Console, audit: Audit) -> None:
+def show_audit(console: Console, audit: Audit, tally: Tally) -> None:
     """Print the audit."""
     console.print()
+    console.print(f"{tally.kills} brokers were killed, {tally.restarts} came back")
     console.print(_counts(audit))
     console.print(_table(audit))
     for example in audit.examples:

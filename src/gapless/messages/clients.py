@@ -57,6 +57,26 @@ PositionTuple = tuple[tuple[PubendId, Tick], ...]
 """A position as it travels: up to which tick of each pubend."""
 
 
+# --- refusing and ending -----------------------------------------------------------------------
+
+
+class Cause(IntEnum):
+    """What a client's program can do about a refusal or an end; the reason is for people."""
+
+    OTHER = 0
+    """Nothing but to read the reason."""
+    NOT_OPEN = 1
+    """The publisher is not open here, or no more: open it to go on."""
+    ELSEWHERE = 2
+    """Another broker has what is asked for; the refusal names it."""
+    TAKEN_OVER = 3
+    """A newer connection has the subscription, or the name of the publisher."""
+    TRY_LATER = 4
+    """Something is not in reach or not through yet."""
+    TOO_SLOW = 5
+    """Too much waited for the subscription: read faster, or be durable."""
+
+
 # --- publishing ---------------------------------------------------------------------------------
 
 
@@ -212,6 +232,7 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     subscription: str
     reason: str
+    cause: Cause = Cause.TAKEN_OVER
 
 
 class Credit(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -315,21 +336,6 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     request: int
     entries: tuple[Partition, ...]
-
-
-class Cause(IntEnum):
-    """What a client's program can do about a refusal; the reason is for people."""
-
-    OTHER = 0
-    """Nothing but to read the reason."""
-    NOT_OPEN = 1
-    """The publisher is not open here, or no more: open it to go on."""
-    ELSEWHERE = 2
-    """Another broker has what is asked for; the refusal names it."""
-    TAKEN_OVER = 3
-    """A newer connection has the subscription, or the name of the publisher."""
-    TRY_LATER = 4
-    """Something is not in reach or not through yet."""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):

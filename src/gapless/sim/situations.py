@@ -115,7 +115,11 @@ def holes(options: Options, random: Random) -> Options:
     kind, strikes = ("skipped packet", 20.0) if ordered else ("loss", 6.0)
     return options.with_(
         rates=_also(options, kind, random.choice((0.3, 1.0)) * strikes),
-        limits={**options.limits, "sets_per_session_max": random.choice((1, 2, 256))},
+        limits={
+            **options.limits,
+            "sets_per_session_max": random.choice((1, 2, 256)),
+            "frame_bytes_max": random.choice((20, 100, 1_048_576)),
+        },
     )
 
 

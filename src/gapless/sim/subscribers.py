@@ -8,8 +8,10 @@ from gapless.messages.clients import (
     Ack,
     Begin,
     BeginKind,
+    Cause,
     Credit,
     Delivery,
+    Ended,
     FilterSet,
     Gap,
     Order,
@@ -156,6 +158,8 @@ class Subscriber(Client):
                 self._finish()
         elif isinstance(notice, Refused):
             self._refused(notice)
+        elif isinstance(notice, Ended) and notice.cause is Cause.TOO_SLOW:
+            self.drop()  # and come back, and go on from the own position
 
     def _deliver(self, notice: Delivery) -> None:
         if notice.subscription != self.checker.name:

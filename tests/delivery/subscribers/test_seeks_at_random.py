@@ -163,7 +163,7 @@ class Story:
         self.leave()
         self.world.run(s=2)
         self.come()
-        self.world.run(s=5)
+        self.world.run(s=15)
         for pubend, publisher in self.publishers.items():
             base = self.client.base[pubend]
             rows = self.world.nodes[publisher.broker].disk.logs.get(publisher.pubend, [])

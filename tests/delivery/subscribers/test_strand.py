@@ -9,7 +9,7 @@ import pytest
 from gapless.core.ids import PubendId
 from gapless.core.ticks import TICKS_PER_MS
 from gapless.delivery.subscribers.states import FOREVER, Lost, State
-from gapless.messages.clients import Begin, BeginKind, Order, Subscribed
+from gapless.messages.clients import Begin, BeginKind, Cause, Ended, Order, Subscribed
 from gapless.messages.requests import Read, ReadReply
 from gapless.messages.streams import Frame
 from tests.broker.desk import Asker, Desk, P, Q, started, state_of
@@ -321,10 +321,11 @@ def test_a_slow_durable_subscriber_does_not_read_everything_again_for_every_even
     assert len(world.sent_over(Read, "n", "p")) < 20
 
 
-def test_a_slow_subscriber_that_is_not_durable_is_dismissed_with_a_reason() -> None:
+def test_a_slow_subscription_that_is_not_durable_ends_with_a_reason_and_its_client_stays() -> None:
     world, x = overrun(durable=False)
-    reason = "more than 3 events wait for this client: read faster, or be durable"
-    assert world.dismissed == {"x": reason}
+    reason = "more than 3 events wait for it: read faster, or be durable"
+    assert x.of_kind(Ended) == [Ended("x", reason, Cause.TOO_SLOW)]
+    assert world.dismissed == {}
     assert "x" not in world["n"].host.subscriptions
     assert x.events == []
 

@@ -133,12 +133,11 @@ class CatchUp:
         """Buffer what was read; what the log no longer has is a loss, never silence (A14)."""
         strand = self._strand
         self._top = reply.top
+        strand.learn_oldest(reply.released)
         if reply.released > strand.position:
-            owed = strand.base is not None and not strand.from_oldest
-            if owed and self._host.meets(strand.pubend, segment):
+            if strand.base is not None and self._host.meets(strand.pubend, segment):
                 strand.buffer.append(Lost(strand.position + 1, reply.released))
             strand.position = reply.released
-        strand.from_oldest = False
         if strand.base is None:
             strand.begin(max(strand.position, strand.subscription.merged))
         for piece in reply.pieces:

@@ -18,7 +18,7 @@ from gapless.content import Conjunction
 from gapless.content.filter import Filter
 from gapless.content.matching import MatchIndex
 from gapless.core.ids import BrokerId, Join, PubendId, VirtualTime
-from gapless.core.machine import Context, Dismiss
+from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.delivery.feed import Candidate
 from gapless.delivery.istream import Account
@@ -29,7 +29,7 @@ from gapless.delivery.subscribers.states import State
 from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subend import Subend
 from gapless.delivery.subscribers.subscription import Subscription
-from gapless.messages.clients import BeginKind, Order
+from gapless.messages.clients import BeginKind, Cause, Ended, Order
 from gapless.messages.records import Erase, JoinRecord, Store
 from gapless.messages.requests import HoldId
 from gapless.messages.streams import Publication, SetForget
@@ -101,7 +101,7 @@ class SubscriberHost:
         self._count = 0
         self._join_count = 0
         self._touched: dict[str, Subscription] = {}
-        self._slow: dict[str, None] = {}
+        self._slow: dict[str, Subscription] = {}
         context.after(self._review_us, self._review)
 
     @property
@@ -338,19 +338,20 @@ class SubscriberHost:
         """Look at a subscription when the step ends."""
         self._touched[subscription.name] = subscription
 
-    def dismiss_later(self, subscription: Subscription) -> None:
-        """Let a client go that does not keep up, when the step ends."""
-        if subscription.client is not None:
-            self._slow[subscription.client] = None
+    def end_later(self, subscription: Subscription) -> None:
+        """End a subscription whose client does not keep up, when the step ends."""
+        self._slow[subscription.name] = subscription
 
-    def flush(self, disconnect: Callable[[str], Any]) -> None:
-        """Send what the step brought; let slow clients go."""
-        for client in self._slow:
-            limit = self.context.parameters.prefetch_max
-            reason = f"more than {limit} events wait for this client: read faster, or be durable"
-            self.context.effects.append(Dismiss(client, reason))
-            disconnect(client)
-        self._slow = {}
+    def flush(self, end: Callable[[Subscription], Any]) -> None:
+        """Send what the step brought; end subscriptions that are too slow."""
+        slow, self._slow = self._slow, {}
+        for subscription in slow.values():
+            if subscription.client is not None:
+                limit = self.context.parameters.prefetch_max
+                reason = f"more than {limit:,} events wait for it: read faster, or be durable"
+                notice = Ended(subscription.name, reason, Cause.TOO_SLOW)
+                self.context.tell(subscription.client, notice)
+                end(subscription)
         while self._touched:
             touched, self._touched = self._touched, {}
             for subscription in touched.values():

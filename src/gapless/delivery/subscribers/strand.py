@@ -126,6 +126,8 @@ class Strand:
     @property
     def settled(self) -> bool:
         """Whether it can be said where it goes on: that is on disk, and the log is kept for it."""
+        if self.from_oldest:
+            return False
         kept = self.holding.current is None or self.holding.is_safe
         return self.base is not None and not self._barriers and kept
 
@@ -376,13 +378,13 @@ class Strand:
             self.untold = False
             if not kept and self.wants_more:
                 self.holding.take()
-        self.from_oldest = oldest
         if self.holding.current is not None:
+            self.from_oldest = oldest
             self.holding.look_after(due=True)
 
     def learn_oldest(self, released: Tick) -> None:
-        """The log is held for it, and has nothing up to a tick."""
-        if self.from_oldest and self.state is State.AWAY:
+        """The log is held for it, and has nothing up to a tick: there it begins, if it is to."""
+        if self.from_oldest:
             self.from_oldest = False
             if released > self.position:
                 self.begin(released)

@@ -203,8 +203,8 @@ class Subscription:
             self.host.context.mark("slow subscriber reads the log")
             strand.rewind()
         else:
-            self.host.context.mark("slow subscriber dismissed")
-            self.host.dismiss_later(self)
+            self.host.context.mark("slow subscription ended")
+            self.host.end_later(self)
 
     # --- total order ---------------------------------------------------------------------------
 
