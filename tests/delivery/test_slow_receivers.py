@@ -190,3 +190,22 @@ def test_who_is_slow_and_waits_in_total_order_is_not_sent_the_stream_for_that() 
     line.say("r", Advance(STOCKS, 25))
     line.run(ms=10)
     assert line.heard.get("r", []) == []
+
+
+def test_a_large_answer_goes_out_in_parts_each_when_it_is_asked_for() -> None:
+    line = fed(frame_bytes_max=1)
+    full(line)
+    for low in range(21, 141, 10):
+        # with many events a piece, so that the pieces stay apart
+        line.publish(piece(low, low + 9, *(event(low + place, 1) for place in range(10))))
+    line.run(ms=10)
+    free(line)
+    rounds = 0
+    while len(line.ticks("r")) < 120:
+        rounds += 1
+        before = len(line.ticks("r"))
+        line.say("r", Nack(STOCKS, (TickRange(21 + before, 140),)))
+        line.run(ms=10)
+        assert len(line.ticks("r")) > before
+    assert line.ticks("r") == [*range(21, 141)]
+    assert rounds > 1
