@@ -13,7 +13,7 @@ msgpack arrays. A relay pauses the side that writes while the side that reads is
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 import uvloop
@@ -83,12 +83,11 @@ class _Connection(asyncio.Protocol):
         self._splitter = Splitter()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(_QUEUE_BYTES)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._transport.set_write_buffer_limits(_QUEUE_BYTES)
         if self._dials:
-            transport.write(_SUBSCRIBER)
-            self._relay.readers.append(transport)
+            self._transport.write(_SUBSCRIBER)
+            self._relay.readers.append(self._transport)
 
     def data_received(self, data: bytes) -> None:
         if not self._role:

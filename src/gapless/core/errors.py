@@ -129,7 +129,7 @@ class TakenOverError(RefusedError):
 
 
 class TooSlowError(RefusedError):
-    """Too much waited for a subscription that is not durable: read faster, or be durable.
+    """A subscription that is not durable fell behind and did not catch up: read faster, or be durable.
 
     Nothing is lost while the log has it: subscribe again with ``start=events.position``.
     """

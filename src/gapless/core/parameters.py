@@ -103,8 +103,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     segments_max: int = 8
     linger_s: int = 30
     prefetch_max: int = 10_000
-    """Events that may wait for a client. One that lets more wait reads the log if it is durable; else
-    its subscription ends."""
+    """Events that may wait in memory for a subscription; one that lets more wait reads the log."""
+    slow_after_s: int = 30
+    """A subscription that is not durable and fell behind ends if it is still behind after so long."""
 
     # pubends
     ceiling_step_ms: int = 1_000

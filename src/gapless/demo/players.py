@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from gapless.client import Backoff, connect
-from gapless.core.errors import DeadlineError, GapError, GaplessError, OutcomeUnknownError
+from gapless.core.errors import (
+    DeadlineError,
+    GapError,
+    GaplessError,
+    OutcomeUnknownError,
+    TooSlowError,
+)
 from gapless.demo.records import Delivered, GapMet, Opened, Outcome, Published, RecordFile, Switched
 from gapless.demo.workload import FeedPart, Mark, WatcherPart, Wish, quotes
 
 if TYPE_CHECKING:
     from gapless.client import Event, Publisher, Session, Subscription
+    from gapless.client.starts import Start
 
 __all__ = ["Feed", "Tally", "Watcher"]
 
@@ -136,6 +143,7 @@ class Watcher:
         self._urls = urls
         self._tally = tally
         self._wish = part.wish
+        self._start: Start = part.start
         self._leaving = asyncio.Event()
         self._returning = asyncio.Event()
         self._is_over = False
@@ -147,7 +155,13 @@ class Watcher:
         self._record = record
         while not self._is_over:
             async with _connect(self._urls, self.part.name) as session:
-                await self._visit(session, record)
+                try:
+                    await self._visit(session, record)
+                except TooSlowError:
+                    # on a busy computer; nothing is lost, it goes on from where it was
+                    assert self._events is not None
+                    self._start = self._events.position
+                    continue
             await self._returning.wait()
             self._returning.clear()
 
@@ -179,7 +193,7 @@ class Watcher:
             self._wish.text,
             durable=part.name if part.is_durable else None,
             order=part.order,
-            start=part.start,
+            start=self._start,
         )
         async with subscription as events:
             self._events = events

@@ -52,6 +52,7 @@ def paced(pace: float, *, expiry: bool, retention_s: int) -> dict[str, int]:
         left_memory_s=park + 1,
         linger_s=1,
         filter_wait_s=1,
+        slow_after_s=1,
         hold_ttl_s=2 * park if expiry else 86_400,
         expire_after_s=3 * park if expiry else 604_800,
         tombstone_ttl_s=86_400,

@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
     Ack,
@@ -38,9 +39,9 @@ class Exact(Client):
     def __init__(self, world: Desk, order: Order) -> None:
         self.order = order
         self.seeks = 0
-        self.base: dict[object, Tick] = {}
+        self.base: dict[PubendId, Tick] = {}
         """After which tick of each pubend it began, or was moved to."""
-        self.seen: dict[object, list[Tick]] = {P: [], Q: []}
+        self.seen: dict[PubendId, list[Tick]] = {P: [], Q: []}
         """What came since."""
         self.is_here = False
         super().__init__(world, "n", "x")
@@ -52,9 +53,9 @@ class Exact(Client):
         places = tuple((pubend, self.place(pubend)) for pubend in self.base)
         begin = Begin(BeginKind.POSITION, places) if places else Begin()
         call = (self.number(), "x", "TRUE", True, begin, self.order, 1_000_000)
-        self.ask(Subscribe(*call, seeks=self.seeks))  # type: ignore[arg-type]
+        self.ask(Subscribe(*call, seeks=self.seeks))
 
-    def place(self, pubend: object) -> Tick:
+    def place(self, pubend: PubendId) -> Tick:
         """Return up to where it has everything."""
         return self.seen[pubend][-1] if self.seen[pubend] else self.base[pubend]
 
@@ -81,7 +82,7 @@ class Exact(Client):
         """Acknowledge some of what came."""
         for pubend, ticks in self.seen.items():
             if ticks and self.is_here:
-                self.ask(Ack("x", ((pubend, random.choice(ticks)),)))  # type: ignore[arg-type]
+                self.ask(Ack("x", ((pubend, random.choice(ticks)),)))
 
 
 class Story:
@@ -90,6 +91,8 @@ class Story:
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
         self.count = 0
+        self.moved: dict[PubendId, Tick] | None = None
+        """Where the last seek moved it, if that was answered."""
         self.world = Desk("p-n", retention_s=3_600)
         self.publishers = {
             P: self.world.publisher("p"),
@@ -150,13 +153,16 @@ class Story:
             if pubend in self.world.subscription("n", "x").strands
         ]
         call = SeekDurable(self.operator.number(), "x", self.random.choice(begins), force=True)
-        if self.random.random() < 0.5:
+        self.moved = None
+        if self.random.random() < 0.3:
             self.operator.ask(call)  # and does not wait for what becomes of it
         else:
             answer = self.operator.call(call, s=5)
             # after a restart one stream may be a little ahead of the other
             is_ahead = isinstance(answer, Refused) and "is in the future" in answer.reason
             assert is_ahead or isinstance(answer, DurableSought), answer
+            if isinstance(answer, DurableSought):
+                self.moved = dict(answer.position)
 
     def end(self) -> None:
         """Let everything that is owed come, and see that it has."""
@@ -166,6 +172,8 @@ class Story:
         self.world.run(s=15)
         for pubend, publisher in self.publishers.items():
             base = self.client.base[pubend]
+            if self.moved is not None and pubend in self.moved:
+                assert base == self.moved[pubend], f"the seek on {pubend} was undone"
             rows = self.world.nodes[publisher.broker].disk.logs.get(publisher.pubend, [])
             logged = [each.tick for row in rows for each in row.publications]
             owed = [tick for tick in logged if tick > base]

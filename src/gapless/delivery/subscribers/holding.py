@@ -124,12 +124,20 @@ class Holding:
             self._refresh = None
 
     def _release_former(self) -> None:
+        """Let go what the record no longer names: a pubend does not answer for a hold that is gone."""
+        former, self.former = self.former, []
+        subscription = self._strand.subscription
+        if former and subscription.durable and subscription.stored and not subscription.ended:
+            self._host.save(subscription, lambda: self._let_go(former))
+        else:
+            self._let_go(former)
+
+    def _let_go(self, holds: list[HoldId]) -> None:
         context = self._host.context
-        for hold in self.former:
+        for hold in holds:
             errand = self._host.requests.release_hold(self._strand.pubend, hold, _nothing)
             # a pubend ends by itself what nobody refreshes
             context.after(us(s=context.parameters.hold_ttl_s), errand.cancel)
-        self.former = []
 
 
 def _nothing() -> None:

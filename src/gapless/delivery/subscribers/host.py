@@ -101,7 +101,9 @@ class SubscriberHost:
         self._count = 0
         self._join_count = 0
         self._touched: dict[str, Subscription] = {}
-        self._slow: dict[str, Subscription] = {}
+        self._behind: dict[str, tuple[Subscription, int]] = {}
+        """Subscriptions that are not durable and could not keep up, and since when."""
+        self._slow: list[Subscription] = []
         context.after(self._review_us, self._review)
 
     @property
@@ -338,17 +340,32 @@ class SubscriberHost:
         """Look at a subscription when the step ends."""
         self._touched[subscription.name] = subscription
 
-    def end_later(self, subscription: Subscription) -> None:
-        """End a subscription whose client does not keep up, when the step ends."""
-        self._slow[subscription.name] = subscription
+    def fell_behind(self, subscription: Subscription) -> None:
+        """Note that a subscription that is not durable has to read the log."""
+        self._behind.setdefault(subscription.name, (subscription, self.context.now))
+
+    def review_behind(self) -> None:
+        """End subscriptions that do not catch up: for those that are not durable no log is kept long."""
+        limit = us(s=self.context.parameters.slow_after_s)
+        for name, (subscription, since) in [*self._behind.items()]:
+            states = {strand.state for strand in subscription.strands.values()}
+            if subscription.ended or not states & {State.CATCHING, State.JOINING}:
+                del self._behind[name]
+            elif self.context.now - since > limit:
+                del self._behind[name]
+                self._slow.append(subscription)
 
     def flush(self, end: Callable[[Subscription], Any]) -> None:
         """Send what the step brought; end subscriptions that are too slow."""
-        slow, self._slow = self._slow, {}
-        for subscription in slow.values():
+        slow, self._slow = self._slow, []
+        for subscription in slow:
             if subscription.client is not None:
-                limit = self.context.parameters.prefetch_max
-                reason = f"more than {limit:,} events wait for it: read faster, or be durable"
+                self.context.mark("slow subscription ended")
+                parameters = self.context.parameters
+                reason = (
+                    f"it fell more than {parameters.prefetch_max:,} events behind and did not catch "
+                    f"up within {parameters.slow_after_s} s; read faster, or be durable"
+                )
                 notice = Ended(subscription.name, reason, Cause.TOO_SLOW)
                 self.context.tell(subscription.client, notice)
                 end(subscription)

@@ -38,6 +38,7 @@ class Reporting:
         parameters = self._context.parameters
         self._context.after(us(ms=parameters.ack_ms), self._tick)
         self._expire()
+        self._host.review_behind()
         self.save_acknowledgements()
         due = self._context.now - self._refreshed_at > us(s=parameters.hold_ttl_s) // 4
         for subend in self._host.subends.values():
@@ -65,6 +66,8 @@ class Reporting:
     def _floor(self, subend: Subend) -> Tick:
         floor = subend.horizon or 0
         for strand in subend.strands.values():
+            if strand.is_up_to_date:
+                continue  # as are nearly all, and there may be thousands
             needed = strand.needed
             if needed is not None and needed < floor:
                 floor = needed

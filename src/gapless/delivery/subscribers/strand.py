@@ -124,6 +124,12 @@ class Strand:
         return min(self._barriers, default=FOREVER)
 
     @property
+    def is_up_to_date(self) -> bool:
+        """Whether its client was surely told all up to the horizon, and it needs nothing below."""
+        live = self.state is State.LIVE and not self.buffer and not self._barriers
+        return live and not self.subscription.durable
+
+    @property
     def settled(self) -> bool:
         """Whether it can be said where it goes on: that is on disk, and the log is kept for it."""
         if self.from_oldest:

@@ -197,14 +197,12 @@ class Subscription:
                 return
 
     def too_slow(self, strand: Strand) -> None:
-        """A buffer is full: what is in it comes from the log later, or the client goes (R48)."""
+        """A buffer is full: what is in it comes from the log later (R48)."""
         ours = self.answer is not None or (self.order is Order.TOTAL and self.credit > 0)
-        if self.durable or ours:
-            self.host.context.mark("slow subscriber reads the log")
-            strand.rewind()
-        else:
-            self.host.context.mark("slow subscription ended")
-            self.host.end_later(self)
+        self.host.context.mark("slow subscriber reads the log")
+        strand.rewind()
+        if not self.durable and not ours:
+            self.host.fell_behind(self)
 
     # --- total order ---------------------------------------------------------------------------
 

@@ -1,0 +1,252 @@
+"""Publishers and subscribers, each a process of its own, of the bare relay and of gapless.
+
+A process says "ready" on its queue, waits for the word to go, and then tells what it saw. All clocks
+are the machine's monotonic one, which processes share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event as Signal
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import uvloop
+
+import gapless
+from benchmarks.streams.relay import decode, encode
+from benchmarks.streams.workload import Quote, quotes
+from gapless.client import Subscription
+from gapless.wire.frames import Splitter
+
+__all__ = [
+    "FRAME_EVENTS",
+    "Saw",
+    "bare_publisher",
+    "bare_subscriber",
+    "idler",
+    "publisher",
+    "run",
+    "stuck",
+    "subscriber",
+]
+
+FRAME_EVENTS: Final = 500
+"""Events in a frame of the bare relay: as many as a gapless publisher puts into one under load."""
+
+DIFFERENT_QUOTES: Final = 10_000
+"""After so many the quotes repeat."""
+
+SILENCE_S: Final = 3.0
+"""At best effort the end may be lost: a subscriber that hears nothing for so long has heard all."""
+
+Reports: TypeAlias = "Queue[Any]"
+
+
+class Saw(NamedTuple):
+    """What an end of the line has seen."""
+
+    events: int
+    first: float
+    last: float
+    cpu: float
+    latencies: list[float]
+
+
+def run(
+    role: Callable[..., Coroutine[Any, Any, Saw]], reports: Reports, go: Signal, *args: Any
+) -> None:
+    """Play a role in this process and report what it saw."""
+    reports.put(uvloop.run(role(reports, go, *args)))
+
+
+async def _signalled(go: Signal) -> None:
+    while not go.is_set():
+        await asyncio.sleep(0.01)
+
+
+def _stamped(quote: Quote) -> Quote:
+    """Put the time of sending into a quote's payload."""
+    stamp = str(time.monotonic_ns()).encode()
+    return quote[0], stamp.ljust(len(quote[1]))
+
+
+def _age_ms(payload: bytes) -> float:
+    return (time.monotonic_ns() - int(payload)) / 1e6
+
+
+# --- bare ---------------------------------------------------------------------------------------
+
+
+class _Bare(asyncio.Protocol):
+    """A connection to a relay."""
+
+    def __init__(self, role: bytes, take: Callable[[list[bytes]], None] | None = None) -> None:
+        self._role = role
+        self._take = take
+        self._splitter = Splitter()
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: Any = transport
+        self.transport.write(self._role)
+
+    def data_received(self, data: bytes) -> None:
+        if self._take is not None:
+            self._take(self._splitter.feed(data))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    async def send(self, frame: bytearray) -> None:
+        """Write a frame, when there is room."""
+        await self._writable.wait()
+        self.transport.write(frame)
+
+
+async def bare_publisher(
+    reports: Reports, go: Signal, port: int, count: int, rate: float | None
+) -> Saw:
+    """Write events to a relay: as fast as it takes them, or one by one at a rate."""
+    loop = asyncio.get_running_loop()
+    _, line = await loop.create_connection(lambda: _Bare(b"P"), "127.0.0.1", port)
+    source = quotes(DIFFERENT_QUOTES)
+    reports.put("ready")
+    await _signalled(go)
+    began = time.monotonic()
+    if rate is None:
+        for first in range(0, count, FRAME_EVENTS):
+            at = first % DIFFERENT_QUOTES
+            await line.send(encode(tuple(source[at : at + FRAME_EVENTS])))
+            await asyncio.sleep(0)
+    else:
+        async for quote in _paced(source, count, rate):
+            await line.send(encode((quote,)))
+    saw = Saw(count, began, time.monotonic(), time.process_time(), [])
+    await asyncio.sleep(SILENCE_S)
+    return saw
+
+
+async def bare_subscriber(reports: Reports, go: Signal, port: int, count: int, timed: bool) -> Saw:
+    """Read so many events from a relay."""
+    del go
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    seen, first, ages = 0, 0.0, list[float]()
+
+    def take(bodies: list[bytes]) -> None:
+        nonlocal seen, first
+        first = first or time.monotonic()
+        for body in bodies:
+            events = decode(body)
+            seen += len(events)
+            if timed:
+                ages.extend(_age_ms(payload) for _, payload in events)
+        if seen >= count and not done.done():
+            done.set_result(None)
+
+    await loop.create_connection(lambda: _Bare(b"S", take), "127.0.0.1", port)
+    reports.put("ready")
+    await done
+    return Saw(seen, first, time.monotonic(), time.process_time(), ages)
+
+
+async def _paced(source: list[Quote], count: int, rate: float) -> Any:
+    """Give quotes one by one at a rate, each stamped with its time."""
+    began = time.monotonic()
+    for number in range(count):
+        delay = began + number / rate - time.monotonic()
+        if delay > 0:
+            await asyncio.sleep(delay)
+        yield _stamped(source[number % DIFFERENT_QUOTES])
+
+
+# --- gapless ------------------------------------------------------------------------------------
+
+
+async def publisher(
+    reports: Reports, go: Signal, url: str, count: int, guaranteed: bool, rate: float | None
+) -> Saw:
+    """Publish events: as fast as the broker takes them, or one by one at a rate."""
+    source = quotes(DIFFERENT_QUOTES)
+    async with (
+        gapless.connect(url) as session,
+        session.publisher("quotes", guaranteed=guaranteed) as line,
+    ):
+        reports.put("ready")
+        await _signalled(go)
+        began = time.monotonic()
+        if rate is None:
+            for number in range(count):
+                attributes, payload = source[number % DIFFERENT_QUOTES]
+                await line.send(attributes, payload)
+        else:
+            async for attributes, payload in _paced(source, count, rate):
+                await line.send(attributes, payload)
+        await line.flush()
+        return Saw(count, began, time.monotonic(), time.process_time(), [])
+
+
+async def subscriber(
+    reports: Reports, go: Signal, url: str, texts: list[str], count: int, timed: bool
+) -> Saw:
+    """Take so many events over all subscriptions, or until nothing more comes."""
+    del go
+    seen, first, last, ages = 0, 0.0, 0.0, list[float]()
+    done = asyncio.Event()
+
+    async def consume(events: Subscription) -> None:
+        nonlocal seen, first, last
+        async for batch in events.batches():
+            last = time.monotonic()
+            first = first or last
+            seen += len(batch)
+            if timed:
+                ages.extend(_age_ms(event.payload) for event in batch)
+            if seen >= count:
+                done.set()
+
+    async with gapless.connect(url, deadline=120) as session:
+        lines = [await session.subscribe(text).__aenter__() for text in texts]
+        tasks = [asyncio.create_task(consume(line)) for line in lines]
+        reports.put("ready")
+        while not done.is_set():
+            before = seen
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    await done.wait()
+            except TimeoutError:
+                if first and seen == before:
+                    break
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return Saw(seen, first, last, time.process_time(), ages)
+
+
+async def idler(reports: Reports, go: Signal, url: str, texts: list[str]) -> Saw:
+    """Have subscriptions that match nothing, until the word to go is given."""
+    async with gapless.connect(url, deadline=300) as session:
+        for text in texts:
+            await session.subscribe(text).__aenter__()
+        reports.put("ready")
+        await _signalled(go)
+    return Saw(0, 0.0, 0.0, 0.0, [])
+
+
+async def stuck(reports: Reports, go: Signal, url: str, text: str) -> Saw:
+    """Subscribe durably, and take nothing."""
+    del go
+    async with (
+        gapless.connect(url) as session,
+        session.subscribe(text, durable="stuck"),
+    ):
+        reports.put("ready")
+        await asyncio.sleep(3_600)
+    return Saw(0, 0.0, 0.0, 0.0, [])

@@ -1,0 +1,133 @@
+"""The guides tell the truth: their Python runs against real brokers, their tables are complete."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import gapless
+from gapless.core.parameters import Parameters
+from gapless.runtime import config, overlays
+from gapless.runtime.metrics import Metrics
+from gapless.testing import Overlay, SyncOverlay
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN = ["README.md", "docs/tutorial.md", "docs/client.md"]
+OPERATIONS = (ROOT / "docs/operations.md").read_text()
+CLIENT = (ROOT / "docs/client.md").read_text()
+
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_URL = re.compile(r"gapless://127\.0\.0\.1:740(\d)")
+
+
+def blocks(page: str) -> list[tuple[int, str]]:
+    """The Python of a page, with the line at which each block begins."""
+    text = (ROOT / page).read_text()
+    return [
+        (text[: found.start(1)].count("\n"), found[1])
+        for found in _BLOCK.finditer(text)
+        if not found[1].startswith(">>>")
+    ]
+
+
+def prepared(block: str, overlay: SyncOverlay) -> str:
+    """A block that speaks to the brokers of a test; the loop of the test runs already."""
+    block = _URL.sub(lambda found: overlay.url(f"b{int(found[1]) + 1}"), block)
+    return block.replace("asyncio.run(main())", "await main()")
+
+
+async def run_blocks(page: str, overlay: SyncOverlay) -> int:
+    """Run the blocks of a page one after the other, as if they were one program."""
+    names: dict[str, Any] = {"__name__": "guide"}
+    found = blocks(page)
+    for line, block in found:
+        source = "\n" * line + prepared(block, overlay)
+        code = compile(source, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        result = eval(code, names)  # noqa: S307  # it is our own page
+        if inspect.isawaitable(result):
+            async with asyncio.timeout(60):
+                await result
+    return len(found)
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_the_python_of_a_guide_runs_against_real_brokers(
+    page: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with SyncOverlay("line:3") as overlay:
+        assert asyncio.run(run_blocks(page, overlay)) > 0
+    capsys.readouterr()
+
+
+def test_a_block_that_does_not_run_would_be_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\nassert await wrong()\n```\n")
+    with SyncOverlay(on_disk=False) as overlay, pytest.raises(NameError, match="wrong"):
+        asyncio.run(run_blocks(str(page), overlay))
+
+
+def first_cells(text: str) -> set[str]:
+    """What stands in backquotes in the first column of tables."""
+    rows = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+@pytest.mark.parametrize("call", [gapless.connect, "publisher", "subscribe"])
+def test_the_client_guide_names_every_option_of_a_call(call: Any) -> None:
+    function = getattr(gapless.client.Session, call) if isinstance(call, str) else call
+    options = set(inspect.signature(function).parameters) - {"self"}
+    assert options <= first_cells(CLIENT)
+
+
+def test_the_client_guide_names_every_error() -> None:
+    public = {name for name in gapless.errors.__all__ if name != "GaplessError"}
+    missing = {name for name in public if f"`{name}`" not in CLIENT}
+    assert not missing
+
+
+def test_operations_name_every_parameter_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([\w,]+) \|", OPERATIONS, re.MULTILINE))
+    for field in msgspec.structs.fields(Parameters):
+        default = field.default
+        shown = str(default).lower() if isinstance(default, bool) else f"{default:,}"
+        assert rows.get(field.name) == shown, field.name
+
+
+def test_operations_name_every_key_of_the_files() -> None:
+    keys = {field.encode_name for field in msgspec.structs.fields(config._File)} - {"log"}
+    keys |= {field.encode_name for field in msgspec.structs.fields(overlays._File)}
+    keys |= {field.encode_name for field in msgspec.structs.fields(config.LogConfig)}
+    missing = {key for key in keys if not re.search(rf"`(log\.)?{key}`", OPERATIONS)}
+    assert not missing
+
+
+def test_the_files_in_operations_can_be_read(tmp_path: Path) -> None:
+    shown = [
+        textwrap.dedent(block)
+        for block in re.findall(r"^```toml\n(.*?)^```$", OPERATIONS, re.MULTILINE | re.DOTALL)
+    ]
+    assert len(shown) == 2
+    (tmp_path / "trading.toml").write_text(shown[0])
+    (tmp_path / "l1.toml").write_text(shown[1])
+    loaded = config.load_config(tmp_path / "l1.toml")
+    assert loaded.settings.cell == "london"
+
+
+def test_operations_name_every_metric() -> None:
+    async def text() -> str:
+        async with Overlay(on_disk=False) as overlay:
+            return Metrics(overlay.node("b1")).text().decode()
+
+    metrics = set(re.findall(r"^# HELP (\S+)", asyncio.run(text()), re.MULTILINE))
+    assert len(metrics) > 10
+    named = first_cells(OPERATIONS)
+    assert metrics <= named, metrics - named
+    assert {name for name in named if name.startswith("gapless_")} <= metrics
