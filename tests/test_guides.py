@@ -83,8 +83,12 @@ def first_cells(text: str) -> set[str]:
 @pytest.mark.parametrize("call", [gapless.connect, "publisher", "subscribe"])
 def test_the_client_guide_names_every_option_of_a_call(call: Any) -> None:
     function = getattr(gapless.client.Session, call) if isinstance(call, str) else call
-    options = set(inspect.signature(function).parameters) - {"self"}
-    assert options <= first_cells(CLIENT)
+    options = inspect.signature(function).parameters
+    assert set(options) - {"self"} <= first_cells(CLIENT)
+    rows = dict(re.findall(r"^\| `(\w+)` \| `?([\w.\"]+)`? \|", CLIENT, re.MULTILINE))
+    for name, option in options.items():
+        if name in rows and isinstance(option.default, str | int | float) and option.default != "":
+            assert rows[name].strip('"') == str(option.default), name
 
 
 def test_the_client_guide_names_every_error() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from itertools import cycle, islice
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event as Signal
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -183,9 +184,7 @@ async def publisher(
         await _signalled(go)
         began = time.monotonic()
         if rate is None:
-            for number in range(count):
-                attributes, payload = source[number % DIFFERENT_QUOTES]
-                await line.send(attributes, payload)
+            await line.publish_many(islice(cycle(source), count), deadline=None)
         else:
             async for attributes, payload in _paced(source, count, rate):
                 await line.send(attributes, payload)

@@ -30,7 +30,7 @@ class Pubend:
         self.waiting: list[Callable[[], None]] = []
 
     def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
-        reply = ReadReply(STOCKS, request.request, way_back(request), (), request.high, 99, 0)
+        reply = ReadReply(STOCKS, request.request, way_back(request), (), request.high, 99, 0, 0)
         self._do(request, lambda: then(reply))
 
     def release_hold(self, hold: HoldId, then: Callable[[], None]) -> None:
@@ -273,7 +273,7 @@ def test_an_answer_to_another_question_is_dropped() -> None:
     net.run()
     request = net.pubend.asked[0].request
     net.requests["a"].received("b", Done(STOCKS, request, ("a",)))
-    net.requests["a"].received("b", ReadReply(PubendId("x"), request, ("a",), (), 9, 9, 0))
+    net.requests["a"].received("b", ReadReply(PubendId("x"), request, ("a",), (), 9, 9, 0, 0))
     assert answers == []
     assert net.marks("a")["answer to another question"] == 2
 

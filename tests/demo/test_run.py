@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gapless.cli.main import EXIT_WRONG_INPUT, main
+from gapless.core.errors import UsageError
 from gapless.demo.run import EXIT_INTERRUPTED, Options, perform_and_show
 
 CODE = """
@@ -42,9 +44,17 @@ def test_a_short_demo_with_a_kill_is_clean(
 
 def test_a_demo_does_not_begin_in_a_directory_that_has_something_in_it(tmp_path: Path) -> None:
     (tmp_path / "diary").write_text("dear")
-    with pytest.raises(Exception, match="not empty"):
+    with pytest.raises(UsageError, match="not empty"):
         perform_and_show(Options(), tmp_path)
     assert (tmp_path / "diary").read_text() == "dear"
+
+
+def test_the_command_says_what_is_wrong_with_its_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = str(tmp_path / "data")
+    assert main(["demo", "--topology", "ring:3", "--data", data]) == EXIT_WRONG_INPUT
+    assert "ring:3" in capsys.readouterr().err
 
 
 def brokers_of(directory: Path) -> set[int]:

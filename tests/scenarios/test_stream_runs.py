@@ -448,7 +448,7 @@ def test_a14_what_the_log_has_lost_is_told_as_a_gap() -> None:
 
 
 def test_a14_with_released_ticks_taken_for_silence_nobody_learns_of_the_gap() -> None:
-    def skip(subend: Subend, up_to: Tick) -> None:
+    def skip(subend: Subend, up_to: Tick, _gone: Tick) -> None:
         assert subend._horizon is not None
         subend._horizon.skip_to(up_to)
         subend._stream.raise_top(up_to)

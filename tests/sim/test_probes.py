@@ -204,7 +204,10 @@ def test_an_event_that_differs_from_the_log_breaks_i2() -> None:
 
 
 def test_silence_over_what_somebody_is_owed_breaks_i3() -> None:
-    assert found(SilenceHonesty, (Routing, "matching_tables", lambda _, events: [0] * len(events))) == "I3"
+    assert (
+        found(SilenceHonesty, (Routing, "matching_tables", lambda _, events: [0] * len(events)))
+        == "I3"
+    )
 
 
 def test_silence_that_a_broker_holds_wrongly_breaks_i3() -> None:

@@ -197,7 +197,10 @@ class Subscribing:
         if events:
             held.credit -= len(events)
             assert held.client is not None
-            self.context.tell(held.client, Delivery(held.name, tuple((pubend, (each,)) for pubend, each in events)))
+            self.context.tell(
+                held.client,
+                Delivery(held.name, tuple((pubend, (each,)) for pubend, each in events)),
+            )
 
     @staticmethod
     def _governing(held: Subscription, publication: Publication, pubend: PubendId) -> str:

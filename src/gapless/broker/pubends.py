@@ -145,6 +145,10 @@ class Pubends:
         """Let the router send a new piece out."""
         self._broker.router.spread(pubend, piece, opened)
 
+    def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[Piece]:
+        """Return what the router has in memory, for those who read the log near its end."""
+        return self._broker.router.cached(pubend, low, high)
+
     def released(self, pubend: PubendId, up_to: Tick) -> None:
         """Let the router know what the log no longer has."""
         hosted = self.hosted[pubend]
@@ -272,7 +276,9 @@ class Pubends:
         properties = PubendProperties(
             identity.broker, identity.cell, str(Filter(call.advertisement)), call.quality
         )
-        record = PubendRecord(pubend, properties, 1, 0, 0)
+        # its stream begins now: before that nothing can have been, and nothing is missed
+        began = max(0, min(self._context.clock, self._broker.sessions.clock_view()))
+        record = PubendRecord(pubend, properties, 1, began, began)
 
         def made() -> None:
             self._host(record, [], [], [], [])

@@ -62,7 +62,7 @@ class Readers:
         def read(reply: ReadReply) -> None:
             self._stop(key)
             publications = tuple(each for piece in reply.pieces for each in piece.publications)
-            part = ReadPart(call.request, publications, reply.done, reply.top, reply.released)
+            part = ReadPart(call.request, publications, reply.done, reply.top, reply.gone)
             self._context.tell(client, part)
 
         def give_up() -> None:

@@ -19,10 +19,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
-from gapless.client.batches import Batch, Receipt, Waiter, encoded
+from gapless.client.batches import Batch, Receipt, Waiter, encoded, encoded_plain
 from gapless.client.link import Link, refusal
 from gapless.client.options import Unset, chosen
 from gapless.client.position import Position
@@ -285,14 +286,30 @@ class Publisher:
 
     async def _add_many(self, events: Iterable[EventLike], parts: dict[Batch, range]) -> None:
         """Add events to batches, and note which part of each batch they are."""
-        for each in events:
-            attributes, payload = each if isinstance(each, tuple) else (each, b"")
-            event = self._encoded(attributes, payload)
+        source = iter(events)
+        while True:
             while self._held >= self._inflight_max:
                 await self._change()
-            batch, index = self._add(event)
-            part = parts.get(batch)
-            parts[batch] = range(index if part is None else part.start, index + 1)
+            room = min(self._inflight_max - self._held, BATCH_EVENTS_MAX)
+            chunk = [*islice(source, room)]
+            if not chunk:
+                return
+            plain = encoded_plain(chunk) if self._is_free else None
+            if plain is not None and sum(map(len, plain)) <= self._batch_bytes:
+                self._add_part(plain, parts)
+                continue
+            for each in chunk:
+                attributes, payload = each if isinstance(each, tuple) else (each, b"")
+                self._add_part([self._encoded(attributes, payload)], parts)
+
+    def _add_part(self, events: list[bytes], parts: dict[Batch, range]) -> None:
+        """Add events, all to one batch, and note which part of it they are."""
+        size = sum(map(len, events))
+        batch = self._batch_for(len(events), size)
+        added = batch.add_all(events, size)
+        self._added(len(events))
+        part = parts.get(batch)
+        parts[batch] = range(added.start if part is None else part.start, added.stop)
 
     def _take_out(self, parts: dict[Batch, range]) -> int:
         """Do not publish what was not sent yet; return how many may be published all the same.
@@ -360,22 +377,28 @@ class Publisher:
         return event
 
     def _add(self, event: bytes) -> tuple[Batch, int]:
-        self._check()
-        batch = self._queue[-1] if self._queue else None
-        if (
-            batch is None
-            or not batch.is_open
-            or batch.bytes + len(event) > self._batch_bytes
-            or len(batch.events) >= BATCH_EVENTS_MAX
-        ):
-            batch = Batch()
-            self._queue.append(batch)
+        batch = self._batch_for(1, len(event))
         index = batch.add(event)
-        self._held += 1
+        self._added(1)
+        return batch, index
+
+    def _batch_for(self, count: int, size: int) -> Batch:
+        """Return the batch that events are added to: the last one if they fit, or a new one."""
+        self._check()
+        if self._queue:
+            batch = self._queue[-1]
+            fits = batch.bytes + size <= self._batch_bytes
+            if fits and batch.first == 0 and len(batch.events) + count <= BATCH_EVENTS_MAX:
+                return batch
+        batch = Batch()
+        self._queue.append(batch)
+        return batch
+
+    def _added(self, count: int) -> None:
+        self._held += count
         if not self._is_pumping:
             self._is_pumping = True
             asyncio.get_running_loop().call_soon(self._pump)
-        return batch, index
 
     @property
     def _batch_bytes(self) -> int:

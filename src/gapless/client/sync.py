@@ -142,7 +142,7 @@ class SyncSession:
         durable: str | None = None,
         start: Start = "latest",
         order: Literal["publisher", "total"] = "publisher",
-        prefetch: int = 1_000,
+        prefetch: int = 5_000,
         ack: Acknowledge = "auto",
         on_gap: OnGap = "raise",
         expiry_s: int = EXPIRY_S,

@@ -132,12 +132,17 @@ class Pubend(StreamEnd):
     ) -> None:
         """Read the log from ``low``; call back with pieces and the tick that they reach.
 
-        What lies between rows is silence, cut where regimes begin.
+        What lies between rows is silence, cut where regimes begin. What is still in memory is not
+        read from disk.
         """
         low = max(low, self._record.released + 1)
         high = min(high, self.top)
         if low > high:
             then([], high)
+            return
+        cached = self._outlet.cached(self._record.pubend, low, high)
+        if cached:
+            then(cached, cached[-1].high)
             return
 
         def fetched(event: Fetched) -> None:
@@ -365,7 +370,8 @@ class Pubend(StreamEnd):
         unused = self._publishers.forget_unused(self._present() - limit)
         if unused:
             ceiling = last_logged(unused)
-            changes = [self._change(ceiling=ceiling), *(Erase(each.key) for each in unused)]
+            change = self._change(ceiling=ceiling, last_event=ceiling)
+            changes = [change, *(Erase(each.key) for each in unused)]
             self._context.write(tuple(changes), lambda: self._raised(ceiling))
 
     def _expect_acks(self) -> None:
@@ -389,16 +395,27 @@ class Pubend(StreamEnd):
         if up_to <= self._latest.released:
             return
         rows = tuple(Store(row) for row in self.membership.rows())
+        gone = self._last_gone(up_to)
 
         def trim() -> None:
-            self._record = msgspec.structs.replace(self._record, released=up_to)
+            self._record = msgspec.structs.replace(self._record, released=up_to, gone=gone)
             self._size.release(up_to)
             forgotten = self._forget_regimes(up_to)
             self._outlet.released(self._record.pubend, up_to)
             self._context.write((Trim(self._record.pubend, up_to), *forgotten), _nothing)
 
         # the floors that allow it are durable with it, and rows are deleted only after that
-        self._context.write((self._change(released=up_to), *rows), trim)
+        self._context.write((self._change(released=up_to, gone=gone), *rows), trim)
+
+    def _last_gone(self, up_to: Tick) -> Tick:
+        """Return the last tick that may have held an event, if the log is released up to a tick.
+
+        Silence takes no room, but it is released with the clock. Who has seen every event that there
+        was must not be told of a gap because of that.
+        """
+        latest = self._latest
+        last_event = max(self._publishers.logged[0], latest.last_event)
+        return latest.gone if last_event <= latest.released else min(last_event, up_to)
 
     def _forget_regimes(self, up_to: Tick) -> list[Erase]:
         """Forget regimes whose last tick is released; return the changes on disk."""

@@ -32,6 +32,7 @@ from gapless.delivery.cache import shrink
 from gapless.delivery.curiosity import Curious
 from gapless.delivery.feed import Feed, scope_of
 from gapless.delivery.istream import Account
+from gapless.delivery.knowledge import cut
 from gapless.delivery.regimes import RegimeTeller
 from gapless.delivery.sending import Masks, Sender
 from gapless.messages.records import RegimeRecord
@@ -465,6 +466,18 @@ class Router:
     def _relay(self, routed: Routed, piece: Piece) -> None:
         if self._sender.relay(routed, piece) and routed.feed is not None:
             routed.feed.note_progress()
+
+    def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[Piece]:
+        """Return what is known from a tick on without a gap, about as much as a frame holds."""
+        routed = self._routed.get(pubend)
+        found: list[Piece] = []
+        room = self._context.parameters.frame_events_max
+        for piece in () if routed is None else routed.stream.run(low):
+            if piece.low > high or room <= 0:
+                break
+            found.append(cut(piece, piece.low, high))
+            room -= len(piece.publications)
+        return found
 
     # --- curiosity ---------------------------------------------------------------------------
 

@@ -154,6 +154,7 @@ class Serving:
             done,
             self._pubend.top,
             released,
+            self._pubend.record.gone,
         )
 
     def _filter(self, text: str) -> Filter | None:

@@ -35,6 +35,9 @@ class Outlet(Protocol):
     def spread(self, pubend: PubendId, piece: Piece, opened: RegimeRecord | None) -> None:
         """Take a piece above all before; ``opened`` is the regime that begins with it."""
 
+    def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[Piece]:
+        """Return what is in memory between two ticks, from the low one up to the first gap."""
+
     def released(self, pubend: PubendId, up_to: Tick) -> None:
         """The log no longer has ticks up to this one."""
 
@@ -193,7 +196,13 @@ class StreamEnd:
         self._record = msgspec.structs.replace(self._record, ceiling=ceiling)
 
     def _change(
-        self, *, ceiling: Tick = 0, released: Tick = 0, advertisement: str | None = None
+        self,
+        *,
+        ceiling: Tick = 0,
+        released: Tick = 0,
+        gone: Tick = 0,
+        last_event: Tick = 0,
+        advertisement: str | None = None,
     ) -> Store:
         """Return the write of the pubend's record with greater values, or a wider advertisement.
 
@@ -205,6 +214,8 @@ class StreamEnd:
             latest,
             ceiling=max(ceiling, latest.ceiling),
             released=max(released, latest.released),
+            gone=max(gone, latest.gone),
+            last_event=max(last_event, latest.last_event),
             log_marks=self._log_marks(),
         )
         if advertisement is not None:

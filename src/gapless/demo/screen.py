@@ -110,7 +110,7 @@ class Screen:
 def show_audit(console: Console, audit: Audit, tally: Tally) -> None:
     """Print the audit."""
     console.print()
-    console.print(f"{tally.kills} brokers were killed, {tally.restarts} came back")
+    console.print(f"brokers were killed {tally.kills} times and came back {tally.restarts} times")
     console.print(_counts(audit))
     console.print(_table(audit))
     for example in audit.examples:

@@ -306,6 +306,7 @@ class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
     done: Tick
     top: Tick
     released: Tick
+    """Up to here events may be gone from the log."""
 
 
 # --- operating ----------------------------------------------------------------------------------

@@ -75,6 +75,10 @@ class PubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """What is not above this is no longer in the log (R56)."""
     log_marks: tuple[tuple[Tick, int], ...] = ()
     """How many bytes were ever logged up to some ticks, lowest first (R58)."""
+    gone: Tick = 0
+    """The last tick that may have held an event and is released; what is above it was silence."""
+    last_event: Tick = 0
+    """Not below the last event of every publisher that was forgotten."""
 
     @property
     def key(self) -> tuple[str, ...]:

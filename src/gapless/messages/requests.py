@@ -50,6 +50,8 @@ class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     done: Tick
     top: Tick
     released: Tick
+    gone: Tick
+    """Up to here events may be gone; from there to ``released`` there were none."""
 
 
 class ReleaseHold(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -135,8 +135,9 @@ class CatchUp:
         self._top = reply.top
         strand.learn_oldest(reply.released)
         if reply.released > strand.position:
-            if strand.base is not None and self._host.meets(strand.pubend, segment):
-                strand.buffer.append(Lost(strand.position + 1, reply.released))
+            lost = reply.gone > strand.position and strand.base is not None
+            if lost and self._host.meets(strand.pubend, segment):
+                strand.buffer.append(Lost(strand.position + 1, reply.gone))
             strand.position = reply.released
         if strand.base is None:
             strand.begin(max(strand.position, strand.subscription.merged))

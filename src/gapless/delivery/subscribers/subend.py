@@ -374,7 +374,7 @@ class Subend:
         """Hand over what was read; it stands for the pieces of that range."""
         assert self._horizon is not None
         before = self._horizon.tick
-        self._lose(reply.released)
+        self._lose(reply.released, reply.gone)
         for piece in reply.pieces:
             if piece.low > high or piece.high <= self._horizon.tick:
                 continue
@@ -396,18 +396,19 @@ class Subend:
     def released(self, message: Released) -> None:
         """The log no longer has what was asked for: a gap, never silence (R45)."""
         if self._horizon is not None and message.up_to > self._horizon.tick:
-            self._lose(message.up_to)
+            self._lose(message.up_to, message.up_to)
             self.advance()
             self._owner.advanced(self)
 
-    def _lose(self, up_to: Tick) -> None:
+    def _lose(self, up_to: Tick, gone: Tick) -> None:
+        """Go on above what is released; up to ``gone`` there may have been events."""
         assert self._horizon is not None
         low = self._horizon.tick + 1
         if up_to < low:
             return
         self._context.mark("gap at a subend")
         for strand in [*self._live.values()]:
-            strand.lose(low, up_to)
+            strand.lose(low, gone)
         self._horizon.skip_to(up_to)
         self._stream.raise_top(up_to)
         self._stream.forget_up_to(up_to)
