@@ -68,11 +68,15 @@ format: $(READY) ## Format the code and mend what can be mended
 	@$(VENV)/bin/ruff format
 
 .PHONY: bench
-bench: bench-matching ## Run all benchmarks
+bench: bench-matching bench-streams ## Run all benchmarks
 
 .PHONY: bench-matching
 bench-matching: $(READY) ## Measure the matching index against its rivals
 	@$(PYTHON_BIN) -m benchmarks.matching
+
+.PHONY: bench-streams
+bench-streams: $(READY) ## Measure brokers against a bare relay: throughput, latency, memory
+	@$(PYTHON_BIN) -m benchmarks.streams
 
 .PHONY: lock
 lock: ## Write requirements.lock anew from pyproject.toml

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from itertools import cycle, islice
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event as Signal
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import uvloop
 
@@ -64,7 +64,8 @@ def run(
 
 
 async def _signalled(go: Signal) -> None:
-    while not go.is_set():
+    """Wait for another process's word; a look now and then costs nothing."""
+    while not go.is_set():  # noqa: ASYNC110 - the signal is of another process
         await asyncio.sleep(0.01)
 
 
@@ -92,7 +93,7 @@ class _Bare(asyncio.Protocol):
         self._writable.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport: Any = transport
+        self.transport = cast("asyncio.Transport", transport)
         self.transport.write(self._role)
 
     def data_received(self, data: bytes) -> None:

@@ -147,3 +147,17 @@ def test_a_client_that_is_gone_is_told_nothing_and_nobody_asks_for_it() -> None:
     world.run(s=5)
     assert client.notices == []
     assert len(labels(other.answer(1))) == 4
+
+
+def test_a_read_that_meets_a_damaged_row_gets_what_is_before_it_and_then_the_reason() -> None:
+    world, ticks = library()
+    world.nodes["p"].disk.damaged.add(ticks[2])
+    world.crash("p")
+    world.restart("p")
+    world.run(s=2)
+    client = world.client("n")
+    part = read(client)
+    assert labels(part) == ["e0", "e1"]
+    told = reason(read(client, low=part.done + 1))
+    assert f"row {ticks[2]} is damaged" in told
+    assert labels(read(client, low=ticks[3])) == ["e3"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -321,3 +322,27 @@ async def test_an_answer_that_does_not_fit_ends_the_connection_and_the_batch_is_
             async with session.publisher("quotes") as publisher:
                 assert await publisher.publish({"n": 1}) == {"quotes": 1_001}
         assert len(broker.visits) == 2
+
+
+@story
+async def test_a_deadline_that_is_over_at_once_does_not_disturb_the_next_event() -> None:
+    # some loops return a handle that cannot say when it rings if that is now
+    loop = asyncio.get_running_loop()
+    at_once = loop.call_at
+
+    def call_at(when: float, *action: Any, **options: Any) -> asyncio.Handle:
+        if when <= loop.time():
+            return loop.call_soon(*action, **options)
+        return at_once(when, *action, **options)
+
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            loop.call_at = call_at  # type: ignore[method-assign,assignment]
+            late, position = await asyncio.gather(
+                publisher.publish({"n": 1}, deadline=1e-9),
+                publisher.publish({"n": 2}),
+                return_exceptions=True,
+            )
+            assert isinstance(late, DeadlineError | OutcomeUnknownError)
+            assert isinstance(position, Position)
+        assert (await numbers(session))[-1] == 2

@@ -49,3 +49,7 @@ def test_the_number_of_cells_that_may_fail_is_not_negative() -> None:
 def test_times_become_microseconds() -> None:
     assert us(ms=0.5) == 500
     assert us(ms=1, s=2) == 2_001_000
+
+
+def test_a_peer_that_restarts_is_dialled_sooner_than_a_silent_one_is_given_up() -> None:
+    assert DEFAULTS.redial_max_ms < DEFAULTS.session_dead_ms

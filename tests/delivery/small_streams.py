@@ -142,6 +142,7 @@ class Log:
         self.reads = 0
         self.advances: list[Tick] = []
         self.eager = False
+        self.damage: str | None = None
 
     @property
     def top(self) -> Tick:

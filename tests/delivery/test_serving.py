@@ -358,16 +358,18 @@ def test_a_damaged_row_ends_the_answer_before_it() -> None:
     check_form(reply, ticks[0], ticks[2] + 5)
 
 
-def test_where_nothing_can_be_read_nothing_is_answered() -> None:
-    # P8: an empty answer would be asked for again at once, for ever
+def test_where_nothing_can_be_read_the_answer_says_why() -> None:
+    # P8: nothing waits silently
     desk = Desk()
     ticks = desk.fill(1, 2)
     desk.damaged.add(ticks[0])
     desk.read(ticks[0], ticks[1])
     desk.look()
-    assert desk.answers == []
-    assert desk.pubend.damage == f"row {ticks[0]} is damaged"
-    assert desk.context.marks["read without an answer"] == 1
+    (fault,) = desk.answers
+    assert fault.fault == desk.pubend.damage == f"row {ticks[0]} is damaged"
+    assert fault.pieces == ()
+    assert fault.done < ticks[0]
+    desk.answers.clear()
     reply = desk.answer(ticks[1], ticks[1])  # what lies above can still be read
     assert ticks_of(reply) == [ticks[1]]
 

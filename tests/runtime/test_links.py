@@ -9,6 +9,7 @@ import pytest
 from gapless.core.machine import LinkDown, LinkUp
 from gapless.core.parameters import Parameters
 from gapless.runtime.backoff import Backoff
+from gapless.runtime.links import Links
 from gapless.wire import Introduce, Role, Welcome, decode_greeting
 from tests.runtime.nodes import LOOPS, run, until, world
 from tests.runtime.raw_client import RawClient
@@ -109,3 +110,30 @@ def test_waits_grow_up_to_a_bound_and_are_never_below_half_of_it() -> None:
         waits = [backoff.next_s() for _ in range(12)]
         assert waits == sorted(waits)
         assert 2.5 <= waits[-1] <= 5.0
+
+
+def test_a_link_that_ends_at_once_is_dialled_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # a peer that lets us in and throws us out again would be dialled twenty times a second for ever
+    waits: list[float] = []
+
+    class Noting(Backoff):
+        def next_s(self) -> float:
+            waits.append(self._wait_s)
+            super().next_s()
+            return 0.0
+
+    async def up_and_down(links: Links, peer: str) -> str:
+        links._down[peer].set()
+        return ""
+
+    monkeypatch.setattr("gapless.runtime.links.Backoff", Noting)
+    monkeypatch.setattr(Links, "_dial", up_and_down)
+
+    async def scenario() -> None:
+        async with world("line:2", parameters=Parameters(redial_ms=1, redial_max_ms=60_000)):
+            await until(lambda: len(waits) >= 5)
+
+    run(scenario())
+    assert waits[:5] == [0.001, 0.002, 0.004, 0.008, 0.016]

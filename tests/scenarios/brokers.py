@@ -140,6 +140,8 @@ class Disk:
     def __init__(self) -> None:
         self.records: dict[tuple[str, ...], Record] = {}
         self.logs: dict[PubendId, list[LogRow]] = {}
+        self.damaged: set[Tick] = set()
+        """The first ticks of rows that cannot be read."""
         self.stopped = False
         """Whether writes stay unsynced."""
         self.unsynced: list[Write] = []
@@ -155,6 +157,14 @@ class Disk:
             for change in write.changes:
                 self._apply(change)
         return [write.ticket for write in writes]
+
+    def fetched(self, fetch: Fetch) -> Fetched:
+        """Return what a look at a log finds, up to the first row that is damaged."""
+        rows = self.rows(fetch)
+        for place, row in enumerate(rows):
+            if row.first in self.damaged:
+                return Fetched(fetch.ticket, rows[:place], f"row {row.first} is damaged")
+        return Fetched(fetch.ticket, rows)
 
     def rows(self, fetch: Fetch) -> tuple[LogRow, ...]:
         """Return the rows of a range."""
@@ -331,7 +341,7 @@ class World:
 
     def _fetched(self, node: Node, broker: Broker, fetch: Fetch) -> None:
         if node.broker is broker:
-            self.happen(node.name, Fetched(fetch.ticket, node.disk.rows(fetch)))
+            self.happen(node.name, node.disk.fetched(fetch))
 
     # --- the tree ----------------------------------------------------------------------------
 

@@ -336,3 +336,41 @@ def test_a_tick_that_was_read_as_silent_stays_silent() -> None:
     stage.truth.streams[P].promised = 15
     stage.log(P, 10)
     assert stage.found() == ["nonmonotonic"]
+
+
+# --- streams that stand still -------------------------------------------------------------------
+
+
+def test_a_client_is_told_once_of_a_damaged_stream_and_then_that_it_goes_on() -> None:
+    stage = started()
+    stage.host.disk.damage(P, 20)
+    stage.get(P, 10)
+    stream = stage.truth.streams[P]
+    assert stage.checker.untold(stream) == ["s: is not told why P stands still"]
+    stage.checker.stalled(P, "row 20 is damaged")
+    assert stage.checker.untold(stream) == []
+    stage.checker.stalled(P, "")
+    assert stage.found() == []
+    stage.checker.stalled(P, "")
+    assert stage.found() == ["spurious"]
+
+
+def test_a_client_that_has_everything_need_not_be_told_of_damage() -> None:
+    stage = started()
+    stage.host.disk.damage(P, 20)
+    stage.get(P, 10, 20, 30, 40)
+    assert stage.checker.untold(stage.truth.streams[P]) == []
+
+
+def test_to_say_that_a_sound_stream_stands_still_is_dishonest() -> None:
+    stage = started()
+    stage.checker.stalled(P, "row 20 is damaged")
+    assert stage.found() == ["dishonest stall"]
+
+
+def test_to_say_twice_that_a_stream_stands_still_is_spurious() -> None:
+    stage = started()
+    stage.host.disk.damage(P, 20)
+    for _ in range(2):
+        stage.checker.stalled(P, "row 20 is damaged")
+    assert stage.found() == ["spurious"]

@@ -254,5 +254,5 @@ def _strand(strand: Strand) -> StrandState:
         horizon,
         max(0, (horizon or 0) - reached) if has_begun else 0,
         len(strand.buffer),
-        None if has_begun else subscription.reason(strand),
+        strand.fault or (None if has_begun else subscription.reason(strand)),
     )

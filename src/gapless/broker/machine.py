@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from gapless.broker.home import home_of, refuse_another_home
 from gapless.broker.inspection import Inspection
 from gapless.broker.pubends import Pubends
 from gapless.broker.readers import Readers
@@ -70,6 +71,7 @@ from gapless.messages.streams import (
     SetForget,
     Silence,
     Unfed,
+    Unreadable,
 )
 from gapless.overlay.announcements import Announcements
 from gapless.overlay.neighbourhood import Neighbourhood
@@ -111,8 +113,13 @@ class Broker:
         refused: Mapping[PubendId, str] | None = None,
         refused_subscriptions: Mapping[str, str] | None = None,
     ) -> None:
-        """Begin a life. What is ``refused`` cannot be brought back, each with the reason (P8)."""
+        """Begin a life. What is ``refused`` cannot be brought back, each with the reason (P8).
+
+        Raises UsageError if the records were made by another broker, or in another tree.
+        """
         records = tuple(records)
+        home = home_of(broker, parameters.delta, neighbourhood)
+        first = (Store(home),) if refuse_another_home(home, records) else ()
         life = next_life(records, moment.clock)
         self.context = Context(Identity(broker, cell, life), parameters)
         self.context.now, self.context.clock = moment
@@ -125,7 +132,7 @@ class Broker:
         self._early: list[Event] | None = []
         """What happens before the new life is on disk waits; nothing is sent before that (R1)."""
         self._posted: list[Any] = []
-        self.context.write((Store(LifeRecord(life)),), self._begin)
+        self.context.write((Store(LifeRecord(life)), *first), self._begin)
 
     # --- the door ------------------------------------------------------------------------------
 
@@ -378,7 +385,7 @@ class Broker:
                 self.router.detach(peer, message)
             case Attached() | Unfed():
                 self._feed_answered(peer, message)
-            case Regime() | Released() | AckExpected():
+            case Regime() | Released() | Unreadable() | AckExpected():
                 self._stream_told(peer, message)
             case RegimeWant():
                 self.router.regime_want(peer, message)
@@ -424,7 +431,9 @@ class Broker:
         else:
             end.take_unfed(peer, message)
 
-    def _stream_told(self, peer: BrokerId, message: Regime | Released | AckExpected) -> None:
+    def _stream_told(
+        self, peer: BrokerId, message: Regime | Released | Unreadable | AckExpected
+    ) -> None:
         """Take what has no attach number: it may be for the leaf, for the router, or for both."""
         subend = self.host.subends.get(message.pubend)
         match message:
@@ -438,6 +447,11 @@ class Broker:
                     subend.released(message)
                 if peer != self._me:
                     self.router.released(message)
+            case Unreadable():
+                if subend is not None and subend.feeder == peer:
+                    subend.unreadable(message)
+                if peer != self._me:
+                    self.router.unreadable(peer, message)
             case AckExpected():
                 if subend is not None and subend.feeder == peer:
                     subend.ack_expected(message)

@@ -114,6 +114,16 @@ class Pubends:
         version = self.hosted[pubend].record.announcement_version
         return self._broker.tables.holdings.claim(shb, pubend, version)
 
+    @property
+    def damages(self) -> dict[PubendId, str]:
+        """By pubend what is wrong with its log, if a row of it was met that cannot be read (P8)."""
+        hosted = self.hosted.items()
+        return {
+            pubend: each.damage
+            for pubend, each in hosted
+            if isinstance(each, Pubend) and each.damage is not None
+        }
+
     # --- what the rooms ask ----------------------------------------------------------------------
 
     def serving(self, pubend: PubendId) -> Serving | None:

@@ -65,14 +65,26 @@ class Readers:
             part = ReadPart(call.request, publications, reply.done, reply.top, reply.gone)
             self._context.tell(client, part)
 
-        def give_up() -> None:
+        def refuse(reason: str, cause: Cause = Cause.OTHER) -> None:
             self._stop(key)
+            self._context.tell(client, Refused(call.request, reason, cause))
+
+        def give_up() -> None:
             reason = f"the broker of {call.pubend} cannot be reached now; try again later"
-            self._context.tell(client, Refused(call.request, reason, Cause.TRY_LATER))
+            refuse(reason, Cause.TRY_LATER)
+
+        def fault(reason: str) -> None:
+            refuse(f"the log of {call.pubend} cannot be read from {call.low} on: {reason}")
 
         timer = self._context.after(2 * us(ms=self._context.parameters.retry_max_ms), give_up)
         errand = self._broker.requests.read(
-            call.pubend, str(Filter(call.filter)), max(0, call.low), call.high, hold=None, then=read
+            call.pubend,
+            str(Filter(call.filter)),
+            max(0, call.low),
+            call.high,
+            hold=None,
+            then=read,
+            fault=fault,
         )
         self._reads[key] = (errand, timer)
 

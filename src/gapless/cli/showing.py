@@ -45,6 +45,9 @@ __all__ = [
     "topology",
 ]
 
+REASONS_MAX = 20
+"""So many streams that wait are explained below a list; --json has all."""
+
 # --- status -------------------------------------------------------------------------------------
 
 
@@ -66,6 +69,9 @@ def status(
     if pubends:
         out.print()
         out.print(_pubend_table(pubends, broker.clock))
+    for each in pubends:
+        if each.hosted is not None and each.hosted.damage:
+            out.print(f"\nthe log of {each.pubend} is damaged: {each.hosted.damage}", style="red")
 
 
 async def _ask_for_status(session: Session) -> tuple[BrokerShown, list[PubendState]]:
@@ -209,6 +215,8 @@ def show_subscriptions(to: str, *, durable: bool, deadline: float, as_json: bool
         print_json(records(found))
     else:
         console().print(_subscription_table(found) if found else "no subscriptions")
+        for line in _reasons(found)[:REASONS_MAX]:
+            console().print(line)
 
 
 def _subscription_table(found: list[SubscriptionState]) -> Table:
@@ -231,9 +239,19 @@ def _subscription_table(found: list[SubscriptionState]) -> Table:
     return listing(*columns, rows=rows)
 
 
+def _reasons(found: list[SubscriptionState]) -> list[str]:
+    """Why nothing can come of some streams, a line each."""
+    strands = ((each.name, strand) for each in found for strand in each.strands)
+    return [
+        f"{name} waits for {strand.pubend}: {strand.waiting}"
+        for name, strand in strands
+        if strand.waiting is not None
+    ]
+
+
 def lag_of(strands: Iterable[StrandState]) -> str:
     """How far the slowest of some streams is behind."""
-    begun = [each for each in strands if each.waiting is None]
+    begun = [each for each in strands if each.waiting is None or each.acked > 0]
     if any(each.acked == 0 for each in begun):
         return "from the beginning"
     return span(max((each.lag for each in begun), default=0))

@@ -34,7 +34,7 @@ from gapless.core.errors import (
     TakenOverError,
     UnavailableError,
 )
-from gapless.messages.clients import Cause, Delivery, Ended, Gap, Refused, Started
+from gapless.messages.clients import Cause, Delivery, Ended, Gap, Refused, Stalled, Started
 from gapless.wire import Farewell, Welcome
 
 __all__ = ["Link", "Listener", "Numbers", "User", "refusal"]
@@ -42,6 +42,8 @@ __all__ = ["Link", "Listener", "Numbers", "User", "refusal"]
 _FATAL: Final = {Farewell.NO_COMMON_VERSION, Farewell.NOT_EXPECTED}
 """Coming back as we are will not help."""
 
+_OF_SUBSCRIPTIONS: Final = frozenset({Delivery, Started, Stalled, Gap, Ended})
+"""Notices that name a subscription and no request."""
 
 _DIAL_S: Final = 5.0
 """How long an address may take to accept a connection before the next one is tried."""
@@ -66,7 +68,7 @@ class Listener(Protocol):
     def delivered(self, notice: Delivery) -> None:
         """Events came."""
 
-    def told(self, notice: Started | Gap | Ended) -> None:
+    def told(self, notice: Started | Stalled | Gap | Ended) -> None:
         """Something about the subscription itself came."""
 
 
@@ -250,7 +252,7 @@ class Link:
         if connection is not self._connection:
             return
         kind = type(notice)
-        if kind is Delivery or kind is Started or kind is Gap or kind is Ended:
+        if kind in _OF_SUBSCRIPTIONS:
             listener = self._listeners.get(notice.subscription)
             if listener is None:
                 return  # of a subscription that has ended meanwhile

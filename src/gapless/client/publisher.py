@@ -127,7 +127,9 @@ class Publisher:
         self._error: GaplessError | None = None
         self._failed: list[Batch] = []
         """Those with receipts at which perhaps nobody has looked."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_at = 0.0
+        """When the timer rings; not every loop's handles can say."""
 
     # --- opening and closing -------------------------------------------------------------------
 
@@ -222,7 +224,7 @@ class Publisher:
         batch, index = self._add(event)
         future: asyncio.Future[Position] = loop.create_future()
         batch.waiters.append(Waiter(index, future, expires))
-        if expires is not None and (self._timer is None or expires < self._timer.when()):
+        if expires is not None and (self._timer is None or expires < self._timer_at):
             self._set_timer(expires)
         try:
             return await future
@@ -453,6 +455,7 @@ class Publisher:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_at(when, self._expire)
+        self._timer_at = when
 
     def _too_late(self, *, sent: bool) -> GaplessError:
         assert self._link is not None

@@ -57,6 +57,7 @@ from gapless.messages.clients import (
     Refused,
     Seek,
     SetFilter,
+    Stalled,
     Started,
     Subscribe,
     Subscribed,
@@ -128,7 +129,8 @@ class Subscription:
         self.gaps: deque[GapError] = deque(maxlen=GAPS_KEPT)
         """Gaps that were met, if they are reported and not raised."""
         self.waiting: dict[str, str] = {}
-        """Pubends on which it has not started yet, and why."""
+        """Pubends of which nothing can come now, and why: it has not started there yet, or the log
+        is damaged there."""
         self.switched: Position | None = None
         """Of a durable one: from where on the filter that it was opened with surely governs."""
         self._session = session
@@ -573,12 +575,15 @@ class Subscription:
             pubend: tick for pubend, tick in self._floor.items() if received.get(pubend, 0) < tick
         }
 
-    def told(self, notice: Started | Gap | Ended) -> None:
+    def told(self, notice: Started | Stalled | Gap | Ended) -> None:
         """Take what the broker says of the subscription itself."""
         if isinstance(notice, Ended):
             # what waits here was not acknowledged: it is for whoever has the subscription now
             kind = TooSlowError if notice.cause is Cause.TOO_SLOW else TakenOverError
             self._fail(kind(notice.reason))
+            return
+        if isinstance(notice, Stalled):
+            self._stalled(str(notice.pubend), notice.reason)
             return
         if self._is_seeking:
             return  # it is of the place that the subscription leaves
@@ -591,6 +596,13 @@ class Subscription:
         else:
             self._prefetch.lose(pubend, notice.low, notice.high)
         self._wake()
+
+    def _stalled(self, pubend: str, reason: str) -> None:
+        """A stream stands still, or goes on; the others are as they were."""
+        if reason:
+            self.waiting[pubend] = reason
+        else:
+            self.waiting.pop(pubend, None)
 
 
 def _text_of(wanted: str | Filter) -> str:

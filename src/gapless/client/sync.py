@@ -400,7 +400,7 @@ class SyncSubscription:
 
     @property
     def waiting(self) -> dict[str, str]:
-        """Pubends on which it has not started yet, and why."""
+        """Pubends of which nothing can come now, and why."""
         return dict(self._subscription.waiting)
 
     @property

@@ -68,7 +68,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     link_silent_ms: int = 15_000
     """A link on which nothing came for so long is closed and dialled anew."""
     redial_ms: int = 50
-    redial_max_ms: int = 5_000
+    redial_max_ms: int = 1_000
+    """The longest wait before a peer is dialled again: a peer that restarts is back as soon as one
+    that only fell silent would have been given up (``session_dead_ms``)."""
     unwritten_bytes_max: int = 33_554_432
     """While more waits for the disk, nothing more is read from those who publish."""
     stop_ms: int = 5_000

@@ -76,6 +76,10 @@ class Log(Protocol):
     def top(self) -> Tick:
         """The highest tick that may be told."""
 
+    @property
+    def damage(self) -> str | None:
+        """What is wrong with the log, if something in it cannot be read (P8)."""
+
     def pieces_between(
         self, low: Tick, high: Tick, then: Callable[[list[Piece], Tick], None]
     ) -> None:

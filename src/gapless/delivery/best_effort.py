@@ -95,6 +95,8 @@ class BestEffortPubend:
 
     # --- what a router asks of a log: there is none ------------------------------------------
 
+    damage: Final = None
+
     def pieces_between(
         self, low: Tick, high: Tick, then: Callable[[list[Piece], Tick], None]
     ) -> None:

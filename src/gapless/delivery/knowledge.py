@@ -24,6 +24,7 @@ say the same or less; none changes its argument.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 from operator import attrgetter
@@ -240,27 +241,37 @@ def _is_same(one: Publication, other: Publication) -> bool:
     )
 
 
+MEASURED_BYTES_MAX: Final = 4_194_304
+"""Publications whose sizes are remembered: a few batches between publisher, disk and receivers."""
+
+
 def content_bytes(piece: Piece) -> int:
     """Return how many bytes the publications of a piece take when they are written."""
     return _contents.measure(piece.publications)
 
 
 class _Contents:
-    """Measures publications. The same ones pass several rooms, so the last answer is kept."""
+    """Measures publications. The same ones pass several rooms, so the last answers are kept."""
 
     def __init__(self) -> None:
         self._encode = msgspec.msgpack.Encoder().encode
-        self._last: tuple[Publication, ...] = ()
-        self._bytes = 0
+        self._known: OrderedDict[int, tuple[tuple[Publication, ...], int]] = OrderedDict()
+        """By identity; it holds the publications, so that no others can have it."""
+        self._held = 0
 
     def measure(self, publications: tuple[Publication, ...]) -> int:
-        if publications is not self._last:
-            # without the head of the array, so that the sizes of parts add up to that of the whole
-            count = len(publications)
-            head = 1 if count < 2**4 else 3 if count < 2**16 else 5
-            self._bytes = len(self._encode(publications)) - head
-            self._last = publications
-        return self._bytes
+        known = self._known.get(id(publications))
+        if known is not None:
+            return known[1]
+        # without the head of the array, so that the sizes of parts add up to that of the whole
+        count = len(publications)
+        head = 1 if count < 2**4 else 3 if count < 2**16 else 5
+        size = len(self._encode(publications)) - head
+        self._known[id(publications)] = (publications, size)
+        self._held += size
+        while self._held > MEASURED_BYTES_MAX and len(self._known) > 1:
+            self._held -= self._known.popitem(last=False)[1][1]
+        return size
 
 
 _contents = _Contents()

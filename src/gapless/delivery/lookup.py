@@ -112,7 +112,7 @@ class LookUps:
         publishers: Publishers,
         released: Callable[[], Tick],
         admit: Callable[[Batch, Found], range],
-        damaged: Callable[[str], None],
+        damaged: Callable[[str, Tick], None],
     ) -> None:
         self._context = context
         self._pubend = pubend
@@ -198,7 +198,7 @@ class LookUps:
             found.take(publisher, event.rows, high)
             if event.damaged is not None:
                 found.damage = event.damaged
-                self._damaged(event.damaged)
+                self._damaged(event.damaged, event.rows[-1].last + 1 if event.rows else low)
             if event.complete or event.damaged is not None:
                 self._read(publisher, queue, found, high + 1, high, ended)
             else:

@@ -103,7 +103,9 @@ class Pubend(StreamEnd):
         )
         self._advertised = Filter(record.properties.advertisement)
         self.damage: str | None = None
-        """What is wrong with the log, if a row could not be read (P8)."""
+        """What is wrong with the log, if a row could not be read and is still there (P8)."""
+        self._damaged_from: Tick = 0
+        """The first row from here on is the one that could not be read."""
         self._regime_at = -us(s=3_600)
         self._regime_due = False
         self._overdue = Overdue(context.parameters, context.now, self.top)
@@ -146,11 +148,11 @@ class Pubend(StreamEnd):
             return
 
         def fetched(event: Fetched) -> None:
-            if event.damaged is not None:
-                self._note_damage(event.damaged)
             rows: tuple[LogRow, ...] = event.rows
             whole = event.complete and event.damaged is None
             done = high if whole else (min(high, rows[-1].last) if rows else low - 1)
+            if event.damaged is not None:
+                self._note_damage(event.damaged, done + 1)
             # what was released meanwhile may be trimmed: it is gone, not silent (A14)
             released = self._record.released
             start = max(low, released + 1)
@@ -162,9 +164,24 @@ class Pubend(StreamEnd):
         bytes_max = self._context.parameters.read_chunk_bytes
         self._context.fetch(self._record.pubend, low, high, bytes_max, fetched)
 
-    def _note_damage(self, damaged: str) -> None:
+    def _note_damage(self, damaged: str, low: Tick) -> None:
+        """The first row from a tick on cannot be read; of several the last one met is shown."""
         self._context.mark("damaged log row")
-        self.damage = damaged
+        self.damage, self._damaged_from = damaged, low
+
+    def _review_damage(self) -> None:
+        """Something was released: look whether the damaged row is still there."""
+        low = self._damaged_from
+        if self.damage is None or low > self._record.released:
+            return
+
+        def looked(event: Fetched) -> None:
+            if event.damaged is None and low == self._damaged_from:
+                self._context.mark("damaged log row released")
+                self.damage = None
+
+        first = max(low, self._record.released + 1)
+        self._context.fetch(self._record.pubend, first, max(first, self.top), 1, looked)
 
     # --- publishing --------------------------------------------------------------------------
 
@@ -213,12 +230,23 @@ class Pubend(StreamEnd):
             # its first copy may still wait for the disk: the answer waits behind it
             self._context.write((), lambda: then(published))
             return NOTHING
+        self._refuse_when_damaged()
         self._refuse_when_full()
         self._follow_announcement()
         new = self._with_ticks(batch.publisher, first + len(published), fresh)
         ticks = published + tuple(each.tick for each in new)
         self._append(held, new, lambda: then(ticks))
         return NOTHING
+
+    def _refuse_when_damaged(self) -> None:
+        """Refuse to publish behind what cannot be read: nobody could get there in order (P8)."""
+        if self.damage is not None:
+            self._context.mark("published into a damaged log")
+            raise PublishRefusedError(
+                f"the log of {self._record.pubend} is damaged: {self.damage}; look at it with "
+                "gapless log verify, save what can be read with gapless log export, and publish "
+                "to another pubend"
+            )
 
     def _refuse_when_full(self) -> None:
         """Refuse to publish into a log at its limit (R58)."""
@@ -402,7 +430,8 @@ class Pubend(StreamEnd):
             self._size.release(up_to)
             forgotten = self._forget_regimes(up_to)
             self._outlet.released(self._record.pubend, up_to)
-            self._context.write((Trim(self._record.pubend, up_to), *forgotten), _nothing)
+            changes = (Trim(self._record.pubend, up_to), *forgotten)
+            self._context.write(changes, self._review_damage)
 
         # the floors that allow it are durable with it, and rows are deleted only after that
         self._context.write((self._change(released=up_to, gone=gone), *rows), trim)

@@ -62,6 +62,10 @@ def way_back(request: Read | ReleaseHold | Leave) -> tuple[BrokerId, ...]:
     return (request.asker, *request.route)
 
 
+def _nobody_told(reason: str) -> None:
+    """Who asks does not want to know why it takes so long."""
+
+
 class Errand:
     """One request of this broker, under way until it is answered or cancelled."""
 
@@ -72,6 +76,7 @@ class Errand:
         pubend: PubendId,
         made: Callable[[int], _Request],
         finish: Callable[[Any], None],
+        fault: Callable[[str], None],
     ) -> None:
         self._requests = requests
         self.number = number
@@ -79,6 +84,8 @@ class Errand:
         self.made = made
         """Returns the request with an id."""
         self.finish = finish
+        self.fault = fault
+        """Is told why a read cannot go on; it is repeated as if it were not answered."""
         self.ids: list[int] = []
         """Of the attempts that may still be answered, the oldest first."""
         self.turn = number
@@ -132,11 +139,13 @@ class Requests:
         hold: HoldId | None,
         then: Callable[[ReadReply], None],
         hold_tick: Tick | None = None,
+        fault: Callable[[str], None] = _nobody_told,
     ) -> Errand:
         """Read the log of a pubend (R48); the answer may end below ``high``.
 
         A hold is put, or raised, to ``hold_tick``, which is just below ``low`` unless it is given
-        (R49). Above ``reads_per_shb_max`` under way for a pubend a read waits for its turn.
+        (R49). Above ``reads_per_shb_max`` under way for a pubend a read waits for its turn. While the
+        log cannot be read at ``low``, ``fault`` is told why, and the read goes on (P8).
         """
         bytes_max = self._context.parameters.read_chunk_bytes
         above = max(0, low - 1) if hold_tick is None else hold_tick
@@ -146,7 +155,7 @@ class Requests:
                 pubend, number, self._me, (), filter_text, low, high, hold, bytes_max, above
             )
 
-        errand = self._errand(pubend, made, then)
+        errand = self._errand(pubend, made, then, fault)
         errand.is_read = True
         self._queue.setdefault(pubend, {})[errand.number] = errand
         self._start_reads(pubend)
@@ -251,10 +260,14 @@ class Requests:
         return us(ms=self._context.parameters.attach_timeout_ms)
 
     def _errand(
-        self, pubend: PubendId, made: Callable[[int], _Request], finish: Callable[[Any], None]
+        self,
+        pubend: PubendId,
+        made: Callable[[int], _Request],
+        finish: Callable[[Any], None],
+        fault: Callable[[str], None] = _nobody_told,
     ) -> Errand:
         self._count += 1
-        return Errand(self, self._count, pubend, made, finish)
+        return Errand(self, self._count, pubend, made, finish, fault)
 
     def _start_reads(self, pubend: PubendId) -> None:
         """Start reads that wait for a pubend, first come first served, as far as there is room."""
@@ -308,6 +321,8 @@ class Requests:
             self._context.mark("answer to nobody")
         elif reply.pubend != errand.pubend or isinstance(reply, ReadReply) != errand.is_read:
             self._context.mark("answer to another question")
+        elif isinstance(reply, ReadReply) and reply.fault:
+            errand.fault(reply.fault)
         else:
             self.end(errand)
             errand.finish(reply)

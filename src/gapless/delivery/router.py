@@ -50,6 +50,7 @@ from gapless.messages.streams import (
     Released,
     Unfed,
     UnfedReason,
+    Unreadable,
 )
 
 __all__ = ["Attachment", "Log", "ReceiverRef", "Router", "Routing"]
@@ -367,6 +368,22 @@ class Router:
             if attachment.curious.take(0, message.up_to):
                 self._context.post(attachment.peer, message)
 
+    def unreadable(self, peer: BrokerId, message: Unreadable) -> None:
+        """Learn that a log cannot be read somewhere, and tell those who asked for that (P8)."""
+        routed = self._routed.get(message.pubend)
+        if routed is not None and routed.log is None and routed.feeder == peer:
+            self._tell_unreadable(routed, message)
+
+    def _tell_unreadable(self, routed: Routed, message: Unreadable) -> None:
+        """Tell whoever wants these ticks; they are wanted still, and asked for again."""
+        wanting = dict.fromkeys(
+            each.peer
+            for each in routed.attachments.values()
+            if each.curious.wants(message.low, message.high)
+        )
+        for peer in wanting:
+            self._context.post(peer, message)
+
     def feed_found(self, pubend: PubendId, at: Tick) -> None:
         """There is a feeder: those who waited are fed too."""
         routed = self._routed[pubend]
@@ -500,6 +517,9 @@ class Router:
                 self._take(routed, piece, first=False, opens=False)
             if pieces and done < high:
                 self._read_log(routed, log, done + 1, high)
+            elif done < high and log.damage is not None:
+                message = Unreadable(routed.pubend, max(low, done + 1), high, log.damage)
+                self._tell_unreadable(routed, message)
 
         log.pieces_between(low, log.top, read)
 

@@ -31,19 +31,30 @@ longer than a session bears seems dead. What is left is asked for again."""
 class Masks:
     """Which tables want which publications of one pubend; each publication is matched once."""
 
-    __slots__ = ("_found", "_routing")
+    __slots__ = ("_found", "_last", "_routing")
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
         self._found: dict[Tick, int] = {}
+        self._last: tuple[tuple[Publication, ...], list[int]] = ((), [])
+        """What was asked for last: mostly the same is asked for every receiver."""
 
     def of(self, publications: tuple[Publication, ...]) -> list[int]:
         """Return for each publication the tables that want it, a bit each."""
+        if publications is not self._last[0]:
+            self._last = (publications, self._look_up(publications))
+        return self._last[1]
+
+    def _look_up(self, publications: tuple[Publication, ...]) -> list[int]:
         found = self._found
-        missing = [each for each in publications if each.tick not in found]
+        missing = (
+            [each for each in publications if each.tick not in found] if found else publications
+        )
         if missing:
             masks = self._routing.matching_tables(missing)
             found.update(zip(map(tick_of, missing), masks, strict=True))
+            if missing is publications:
+                return masks
         return [found[each.tick] for each in publications]
 
 
@@ -52,6 +63,7 @@ class Sender:
 
     def __init__(self, context: Context, routing: Routing, teller: RegimeTeller) -> None:
         self._context = context
+        self._me = context.identity.broker
         self._routing = routing
         self._teller = teller
         self.slow: set[BrokerId] = set()
@@ -215,7 +227,7 @@ class Sender:
     def _tables(
         self, routed: Routed, attachment: Attachment, piece: Piece, *, best_effort: bool = False
     ) -> int | None:
-        if attachment.receiver.kind is AttachKind.HOME:
-            return None
+        if attachment.receiver.kind is AttachKind.HOME or attachment.peer == self._me:
+            return None  # the leaf of this broker looks at all its filters anyway
         vector = Vector(piece.low, 0, {}) if best_effort else routed.regimes.get(piece.regime)
         return self._routing.tables_for(routed.pubend, piece, vector, attachment.receiver)

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
 from gapless.core.ids import Join, ShbId
@@ -100,7 +102,7 @@ class Serving:
     def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
         """Answer with what matches, lowest first, as far as the limits go (R48).
 
-        Nothing is answered if not even the lowest tick can be read; the pubend's ``damage`` says why.
+        If not even the lowest tick can be read, the answer says why (P8).
         """
         self._forget_released()
         wanted = self._filter(request.filter)
@@ -126,10 +128,11 @@ class Serving:
         def found(pieces: list[Piece], done: Tick) -> None:
             self._reading -= 1
             reply = self._reply(request, wanted, pieces, max(done, request.low - 1))
-            if reply.done >= request.low or is_empty:
-                then(reply)
-            else:
-                self._context.mark("read without an answer")
+            if reply.done < request.low and not is_empty:
+                self._context.mark("read that cannot go on")
+                fault = pubend.damage or "the log could not be read"
+                reply = msgspec.structs.replace(reply, fault=fault)
+            then(reply)
 
         pubend.pieces_between(request.low, request.high, found)
 

@@ -45,6 +45,7 @@ __all__ = [
     "RetireHost",
     "Seek",
     "SetFilter",
+    "Stalled",
     "Started",
     "Subscribe",
     "Subscribed",
@@ -199,6 +200,17 @@ class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
     subscription: str
     pubend: PubendId
     after: Tick
+
+
+class Stalled(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A subscription stands still on a pubend that can be reached, and why; it goes on by itself.
+
+    Told once in a connection while it lasts. With an empty reason: it goes on.
+    """
+
+    subscription: str
+    pubend: PubendId
+    reason: str
 
 
 class Delivery(msgspec.Struct, frozen=True, array_like=True, tag=True):

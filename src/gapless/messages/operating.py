@@ -226,7 +226,7 @@ class StrandState(msgspec.Struct, frozen=True, array_like=True):
     buffered: int
     """How many events wait for its client's credit."""
     waiting: str | None = None
-    """Why it has not begun, if it has not."""
+    """Why it has not begun, or cannot go on, if that is so."""
 
 
 class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from gapless.core.ids import CellId, Entry, Join, PubendId, ShbId, VirtualTime
+from gapless.core.ids import BrokerId, CellId, Entry, Join, PubendId, ShbId, VirtualTime
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Begin, Order, PositionTuple
 from gapless.messages.overlay import CellInfo, PubendProperties
@@ -22,6 +22,7 @@ __all__ = [
     "Change",
     "Erase",
     "HoldRecord",
+    "HomeRecord",
     "JoinRecord",
     "LifeRecord",
     "LogRow",
@@ -47,6 +48,23 @@ class LifeRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     def key(self) -> tuple[str, ...]:
         """There is one."""
         return ("life",)
+
+
+class HomeRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Whose data this is, and in which tree it was made, as configured at the first start."""
+
+    broker: BrokerId
+    cell: CellId
+    delta: int
+    """How many unreachable cells in a row were to be bypassed."""
+    version: int
+    cells: tuple[CellInfo, ...]
+    """The neighbourhood, nearest first."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """There is one."""
+        return ("home",)
 
 
 class NeighbourhoodRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -218,6 +236,7 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
 
 Record: TypeAlias = (
     LifeRecord
+    | HomeRecord
     | NeighbourhoodRecord
     | PubendRecord
     | RegimeRecord

@@ -52,6 +52,8 @@ class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     released: Tick
     gone: Tick
     """Up to here events may be gone; from there to ``released`` there were none."""
+    fault: str = ""
+    """Why nothing can be read at the lowest tick that was asked for; then ``done`` is below it."""
 
 
 class ReleaseHold(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -35,6 +35,7 @@ __all__ = [
     "Silence",
     "Unfed",
     "UnfedReason",
+    "Unreadable",
 ]
 
 
@@ -164,6 +165,15 @@ class Released(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     pubend: PubendId
     up_to: Tick
+
+
+class Unreadable(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The log has these ticks and cannot be read there: who asks for them waits (P8)."""
+
+    pubend: PubendId
+    low: Tick
+    high: Tick
+    reason: str
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):

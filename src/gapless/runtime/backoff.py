@@ -38,3 +38,17 @@ class Backoff:
     def reset(self) -> None:
         """Begin anew: an attempt went well."""
         self._wait_s = self._least_s
+
+    def lasted(self, seconds: float) -> None:
+        """An attempt went well for so long. What ends at once is as good as a failure.
+
+        >>> backoff = Backoff(0.1, 0.4, draw=lambda: 1.0)
+        >>> waits = []
+        >>> for seconds in (0.0, 0.0, 60.0, 0.0):
+        ...     backoff.lasted(seconds)
+        ...     waits.append(backoff.next_s())
+        >>> waits
+        [0.1, 0.2, 0.1, 0.2]
+        """
+        if seconds > self._most_s:
+            self.reset()

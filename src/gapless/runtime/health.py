@@ -28,6 +28,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """Peers that it cannot reach. It is well without them: what is owed to them waits."""
     refused: dict[str, str]
     """What is damaged and not served, and why."""
+    damaged: dict[str, str]
+    """Pubends whose log has a row that was met and cannot be read: they are served up to it."""
 
 
 def health_page(health: Health) -> Page:

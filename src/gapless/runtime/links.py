@@ -9,6 +9,7 @@ is gone. Which peers are alive is not decided here: sessions have heartbeats of 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -219,8 +220,9 @@ class Links:
                 said = problem
             else:
                 said = ""
-                backoff.reset()
+                began = time.monotonic()
                 await self._down[peer].wait()
+                backoff.lasted(time.monotonic() - began)
             await asyncio.sleep(backoff.next_s())
 
     async def _dial(self, peer: BrokerId) -> str:

@@ -110,6 +110,8 @@ class Metrics(Collector):
         broker = self._node.broker
         yield _gauge("pubends", "Pubends of this broker.", len(broker.pubends.hosted))
         yield _gauge("pubends_refused", "Pubends that are damaged.", len(broker.refused))
+        damages = len(broker.pubends.damages)
+        yield _gauge("pubends_damaged", "Pubends whose stream waits at a damaged row.", damages)
         subscriptions = len(broker.host.subscriptions)
         yield _gauge("subscriptions", "Subscriptions at this broker.", subscriptions)
         families = {

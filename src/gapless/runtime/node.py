@@ -18,7 +18,7 @@ from typing import Any
 
 from gapless.broker import Broker
 from gapless.core.errors import UsageError
-from gapless.core.ids import BrokerId
+from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Event, Fetch, Stopping, Write
 from gapless.runtime.addresses import Address
 from gapless.runtime.clients import SWEEPS_A_BEAT, Clients
@@ -40,6 +40,10 @@ __all__ = ["Node"]
 
 ACCEPTING_TURNS = 3
 """Turns of the loop between accepting a connection and telling its protocol that it is made."""
+
+
+DAMAGES_SAID_S = 0.5
+"""How soon a damaged row that was met is in the log of what happens."""
 
 
 class Node:
@@ -69,6 +73,7 @@ class Node:
         self._web: WebServer | None = None
         self.metrics_address: Address | None = None
         """Where /metrics and /healthz are."""
+        self._said_damages: dict[PubendId, str] = {}
         self._stopping = False
         self._stopped = False
 
@@ -112,6 +117,7 @@ class Node:
             links=self.links.open_peers,
             links_missing=sorted(self.links.peers.difference(self.links.open_peers)),
             refused=self.refused,
+            damaged={str(pubend): why for pubend, why in self.broker.pubends.damages.items()},
         )
 
     # --- starting ------------------------------------------------------------------------------
@@ -147,6 +153,7 @@ class Node:
         parameters = self.settings.parameters
         self._sweep(self.clients.sweep, parameters.client_beat_ms / 1_000 / SWEEPS_A_BEAT)
         self._sweep(self.links.sweep, parameters.link_silent_ms / 1_000 / SWEEPS_A_SILENCE)
+        self._sweep(self._say_damages, DAMAGES_SAID_S)
 
     async def _start_web(self) -> None:
         if self.settings.metrics is None:
@@ -231,6 +238,19 @@ class Node:
         say.info("broker is ready", url=self.url, life=identity.life, data=self.settings.data)
         if not self._address.is_loopback:
             say.warning("open to other computers", address=str(self._address))
+
+    def _say_damages(self) -> None:
+        """Say once of every log that it is damaged, and once that it is not any more (P8)."""
+        damages = self.broker.pubends.damages
+        for pubend, why in damages.items():
+            if self._said_damages.get(pubend) != why:
+                self._voice.error(
+                    "log is damaged, the stream waits there", pubend=pubend, reason=why
+                )
+        for pubend in self._said_damages:
+            if pubend not in damages:
+                self._voice.info("damage is released from the log", pubend=pubend)
+        self._said_damages = damages
 
     # --- what the machine wants (Hands) --------------------------------------------------------
 

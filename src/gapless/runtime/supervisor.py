@@ -91,6 +91,8 @@ class BrokerProcess:
         self.was_ready = False
         """Whether it ever was; one that never was will not be after a restart either."""
         self.process: asyncio.subprocess.Process | None = None
+        self.log_begins = 0
+        """Where in its log the words of the present process begin."""
         self.settled = asyncio.Event()
         """Set while it is ready, or when it will not become so."""
 
@@ -110,9 +112,10 @@ class BrokerProcess:
         return self.directory / "broker.toml"
 
     def log_tail(self) -> str:
-        """Return the last words of its log."""
+        """Return the last words of its last process."""
         with contextlib.suppress(OSError):
-            return self.log_path.read_text(errors="replace")[-_LOG_SHOWN:].strip()
+            said = self.log_path.read_bytes()[self.log_begins :].decode(errors="replace")
+            return said[-_LOG_SHOWN:].strip()
         return ""
 
 
@@ -234,6 +237,7 @@ class Supervisor:
         """Run a process of a broker to its end; return its exit code."""
         self._tell(broker, Stage.STARTING, "")
         with broker.log_path.open("ab") as log:
+            broker.log_begins = log.tell()
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "gapless.runtime", str(broker.config_path)),
                 *("--supervised", "--restarts", str(broker.restarts)),

@@ -44,6 +44,8 @@ class SubscriptionChecker:
         self.views: dict[PubendId, View] = {}
         self.acked: dict[PubendId, int] = {}
         """The greatest position that the client sent an Ack for."""
+        self.stalls: dict[PubendId, str] = {}
+        """Streams that stand still, as the client was told in this connection."""
         self.deliveries = 0
         self.gaps = 0
         self.ended = False
@@ -207,6 +209,26 @@ class SubscriptionChecker:
         if view is not None:
             lawful = self._world.options.forgiving
             view.gap(low, high, lawful=lawful, report=self._report)
+
+    def stalled(self, pubend: PubendId, reason: str) -> None:
+        """Take the news that a stream stands still, or goes on (P8)."""
+        if not reason:
+            if self.stalls.pop(pubend, None) is None:
+                self._report("spurious", f"{pubend} goes on, and was not said to stand still")
+            return
+        stream = self._truth.streams.get(pubend)
+        if stream is None or not self._truth.once_damaged(stream):
+            self._report("dishonest stall", f"{pubend} is not damaged: {reason}")
+        if self.stalls.get(pubend) == reason:
+            self._report("spurious", f"{pubend} stands still, said twice: {reason}")
+        self.stalls[pubend] = reason
+
+    def untold(self, stream: Stream) -> list[str]:
+        """Return that something does not come of a damaged stream, and the client is not told why."""
+        view = self.views.get(stream.pubend)
+        if stream.pubend in self.stalls or view is None or not view.begun or not view.missing():
+            return []
+        return [f"{self.name}: is not told why {stream.pubend} stands still"]
 
     # --- filter changes ----------------------------------------------------------------------
 

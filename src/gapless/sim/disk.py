@@ -41,6 +41,8 @@ class Disk:
         self.logs: dict[PubendId, list[LogRow]] = {}
         self.damaged: dict[PubendId, list[int]] = {}
         """By pubend the first ticks of the rows that cannot be read."""
+        self.once_damaged: set[PubendId] = set()
+        """Pubends with a row that could not be read, whether or not it is still there."""
         self.full = False
         self.watchers: list[Callable[[Host, Change], None]] = []
         """Who is told of every change that became durable."""
@@ -175,6 +177,7 @@ class Disk:
     def damage(self, pubend: PubendId, first: int) -> None:
         """Damage the row that begins at a tick."""
         self.damaged.setdefault(pubend, []).append(first)
+        self.once_damaged.add(pubend)
 
 
 def _last(row: LogRow) -> int:

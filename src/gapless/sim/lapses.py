@@ -20,6 +20,7 @@ from gapless.delivery.router import Router
 from gapless.delivery.sending import Sender
 from gapless.delivery.subscribers.host import SubscriberHost
 from gapless.delivery.subscribers.segments import Segment
+from gapless.delivery.subscribers.stalls import Stalls
 from gapless.delivery.subscribers.subend import Subend
 from gapless.overlay.sessions import Sessions, State
 from gapless.sim.plants import Plant
@@ -183,6 +184,11 @@ LAPSES: Final = (
         "damage is silent",
         "what cannot be read is told as silence (P8)",
         ((Pubend, "pieces_between", _damage_is_silent),),
+    ),
+    Plant(
+        "damage is not told",
+        "who waits for what cannot be read is not told why (P8)",
+        ((Stalls, "review", _nothing),),
     ),
     Plant(
         "a record is written once",

@@ -112,6 +112,10 @@ class Truth:
         """Say whether a part of the stream's log cannot be read any more."""
         return bool(self._world.hosts[stream.broker].disk.damaged.get(stream.pubend))
 
+    def once_damaged(self, stream: Stream) -> bool:
+        """Say whether a part of the log cannot be read, or could not before it was released."""
+        return stream.pubend in self._world.hosts[stream.broker].disk.once_damaged
+
     # --- learning ----------------------------------------------------------------------------
 
     def durable(self, host: Host, change: Change) -> None:

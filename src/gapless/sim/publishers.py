@@ -283,7 +283,8 @@ class Publisher(Client):
         if stream is None:
             return False
         limited = "log_bytes_max" in self.world.options.limits
-        return batch.outside or limited or self.truth.damaged(stream)
+        # a broker looks whether the damage is gone a little after it is
+        return batch.outside or limited or self.truth.once_damaged(stream)
 
     def _is_advertised(self, batch: Batch) -> bool:
         """Say whether all of a batch lies inside what its pubend advertises now."""

@@ -15,17 +15,24 @@ _BYPASS = "needs a second candidate for a feed: redundant cells, or bypass and r
 _TREE = "in a tree that does not change every way leads nearer: needs reshaping (R13)"
 _SHAPE = "needs a tree that changes under load (R13)"
 _LIES = "needs a peer that breaks the protocol; nobody lies here"
+_OPERATORS = (
+    "the workload has no operators; their calls are tried at random in "
+    "tests/delivery/subscribers/test_seeks_at_random.py"
+)
 _MANY = "needs more at once than a run has"
 
 OUT_OF_REACH: Final[dict[str, str]] = {
     "announcement went in a circle": _TREE,
+    "acknowledgement from before a seek": _OPERATORS,
     "another protocol": "all brokers are of one version",
     "answer to another question": _LIES,
     "feed moved": _BYPASS,
     "message of no room": _LIES,
+    "operator moved a subscription": _OPERATORS,
     "packet from a stranger": "links are only between brokers that know each other",
     "partition forgotten": f"{_MANY}: 256 partitions",
     "piece of an older scope": _SHAPE,
+    "position from before a seek": _OPERATORS,
     "pubend lies behind no edge": _SHAPE,
     "read turned away": f"{_MANY}: 1,024 reads of one pubend",
     "read with a bad filter": "clients' filters are read at the door, and brokers send what they read",

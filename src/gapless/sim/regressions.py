@@ -53,5 +53,17 @@ REGRESSIONS: tuple[Regression, ...] = (
             '"liveness_ms":45000,"publish_rate":40.0,"repeat_rate":20.0,"retention_s":3600}'
         ),
     ),
+    Regression(
+        "after a seek below what was acknowledged a later filter governed too early",
+        json=(
+            '{"seed":193,"cells":4,"shape":"fan","fan_out":3,"delta":0,"limits":{"queue_bytes_max":30'
+            '0,"regimes_kept":1},"delay_us_max":5000,"duplicate":0.1,"half_open":0.0,"sync_us_min":10'
+            '00,"sync_us_max":20000,"together":true,"survive":0.0,"clock_error_us":100000,"rates":{"c'
+            'rash":1.5,"pause":4.0,"one-way cut":0.5,"client loss":0.5,"slow client":0.5},"period_ms"'
+            ':100,"down_ms_max":800,"whole_core":1.0,"liveness_ms":45000,"domain":4,"subscribers":3,"'
+            'publish_rate":80.0,"batch_max":1,"churn_rate":20.0,"total":0.0,"late_pubends":0.0,"outsi'
+            'de":0.0,"amnesia":0.3,"reads":0.0,"roam":0.0,"credit_max":5}'
+        ),
+    ),
 )
 """Newest last."""

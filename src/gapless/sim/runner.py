@@ -146,10 +146,13 @@ class Run:
         core = self.world.core
         sound: list[Stream] = []
         broken: list[Stream] = []
+        damaged: list[Stream] = []
         for stream in self.truth.streams.values():
             if stream.guaranteed:
                 whole = self.world.hosts[stream.broker] in core and not self.truth.damaged(stream)
                 (sound if whole else broken).append(stream)
+                if self.world.hosts[stream.broker] in core and not whole:
+                    damaged.append(stream)
         found: list[str] = []
         for publisher in self.workload.publishers:
             if publisher.host in core:
@@ -159,8 +162,9 @@ class Run:
                 found += reader.unfinished()
         for subscriber in self.workload.subscribers:
             if subscriber.host in core:
-                streams = [] if self._held(subscriber, broken) else sound
-                found += subscriber.unfinished(streams)
+                held = self._held(subscriber, broken)
+                found += subscriber.unfinished([] if held else sound)
+                found += [] if held else subscriber.untold(damaged)
         return found
 
     def _held(self, subscriber: Subscriber, broken: list[Stream]) -> bool:

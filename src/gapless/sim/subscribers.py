@@ -18,6 +18,7 @@ from gapless.messages.clients import (
     Refused,
     Seek,
     SetFilter,
+    Stalled,
     Started,
     Subscribe,
     Subscribed,
@@ -107,6 +108,7 @@ class Subscriber(Client):
         if self._ending is not None:
             self.ask(self._ending)
             return
+        self.checker.stalls.clear()
         self._resuming = self._answered or bool(self.checker.position())
         begin = self._resume_begin() if self._resuming else self._begin
         self._asked_begins.append(begin)
@@ -147,6 +149,8 @@ class Subscriber(Client):
             self._deliver(notice)
         elif isinstance(notice, Started):
             self.checker.started(notice.pubend, notice.after)
+        elif isinstance(notice, Stalled):
+            self.checker.stalled(notice.pubend, notice.reason)
         elif isinstance(notice, Gap):
             self.checker.gap(notice.pubend, notice.low, notice.high)
         elif isinstance(notice, Subscribed):
@@ -277,3 +281,9 @@ class Subscriber(Client):
         if self.connection is None or self._subscribing:
             return [f"{self.name}: is not subscribed"]
         return self.checker.unfinished(streams)
+
+    def untold(self, streams: list[Any]) -> list[str]:
+        """Return of which damaged streams the client does not know why nothing comes (P8)."""
+        if self.done or self.connection is None or self._subscribing:
+            return []
+        return [line for stream in streams for line in self.checker.untold(stream)]

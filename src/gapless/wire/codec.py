@@ -40,6 +40,7 @@ Message: TypeAlias = (
     | streams.RegimeWant
     | streams.Nack
     | streams.Released
+    | streams.Unreadable
     | streams.SetDefine
     | streams.SetForget
     | streams.Report
@@ -85,6 +86,7 @@ Notice: TypeAlias = (
     | clients.Published
     | clients.Subscribed
     | clients.Started
+    | clients.Stalled
     | clients.Delivery
     | clients.Gap
     | clients.Ended

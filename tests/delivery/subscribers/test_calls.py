@@ -380,6 +380,22 @@ def test_a_subscriber_seeks_a_position_and_goes_on_from_there(durable: bool) -> 
     assert world.strand("n", "x").state is State.LIVE
 
 
+def test_what_is_read_again_after_a_seek_is_read_by_the_filter_of_its_time() -> None:
+    world, ann, x = replay(durable=True)
+    world.cut("n", "p")
+    world.run(s=2)
+    x.acknowledge(P, ann.ticks["e2"])
+    world.run(s=2)  # and with it the silence up to the horizon, where the filter will change
+    seek(x, at((P, ann.ticks["e0"])))
+    x.set_filter("kind = 'none'")
+    world.run(
+        s=15
+    )  # the change is through, and what nobody needs of the filter before is forgotten
+    world.heal("n", "p")
+    world.run(s=5)
+    assert x.events == ["e1", "e2"]
+
+
 def test_a_subscriber_seeks_a_time() -> None:
     world, ann, x = replay()
     assert P in position(seek(x, Begin(BeginKind.TIME, (), ann.ticks["e1"])))

@@ -39,6 +39,8 @@ class CatchUp:
         self._errand: Errand | None = None
         self._reading = 0
         """Counts reads: an answer to an older one is not for us."""
+        self.fault = ""
+        """Why the log cannot be read where the strand is; it is tried again and again (P8)."""
 
     def pump(self) -> None:
         """Go on reading, or join the live stream."""
@@ -113,9 +115,14 @@ class CatchUp:
         def read(reply: ReadReply) -> None:
             if turn == self._reading:
                 self._reading += 1
-                self._errand = None
+                self._errand, self.fault = None, ""
                 strand.holding.answered(hold)
                 self.take_read(reply, segment, high)
+
+        def fault(reason: str) -> None:
+            if turn == self._reading:
+                self.fault = reason
+                strand.subscription.stalls.note(strand.pubend)
 
         errand = self._host.requests.read(
             strand.pubend,
@@ -125,6 +132,7 @@ class CatchUp:
             hold=hold,
             hold_tick=strand.kept_from,
             then=read,
+            fault=fault,
         )
         if turn == self._reading:
             self._errand = errand
@@ -153,6 +161,7 @@ class CatchUp:
     def stop(self) -> None:
         """An answer that is under way is no longer wanted."""
         self._reading += 1
+        self.fault = ""
         if self._errand is not None:
             self._errand.cancel()
             self._errand = None

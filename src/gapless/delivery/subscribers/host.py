@@ -334,6 +334,11 @@ class SubscriberHost:
         for strand in subend.attentive():
             self.touch(strand.subscription)
 
+    def stalled(self, subend: Subend) -> None:
+        """A stream stands still because its log cannot be read there, or goes on (P8)."""
+        for strand in subend.strands.values():
+            strand.subscription.stalls.note(subend.pubend)
+
     # --- the end of a step -------------------------------------------------------------------------
 
     def touch(self, subscription: Subscription) -> None:
@@ -375,6 +380,7 @@ class SubscriberHost:
                 if not subscription.ended:
                     subscription.review_answer()
                     subscription.drain()
+                    subscription.stalls.review()
                     subscription.review_change()
 
     # --- the disk ----------------------------------------------------------------------------------

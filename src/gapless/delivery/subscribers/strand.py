@@ -142,6 +142,12 @@ class Strand:
         """Whether something about it is on its way to the disk."""
         return bool(self._barriers)
 
+    @property
+    def fault(self) -> str:
+        """Why the stream stands still for it though its pubend is in reach; empty if it does not."""
+        reads = self.state in {State.CATCHING, State.JOINING}
+        return self.catch_up.fault if reads else self.subend.fault
+
     def become(self, state: State) -> None:
         """Change the state."""
         self.state = state
@@ -159,14 +165,16 @@ class Strand:
     @property
     def wants_more(self) -> bool:
         """Whether its filters can match anything of the stream beyond what is told."""
-        passed = self.acked_stored if self.subscription.durable else self.told
-        segments = [segment for segment, end in self.course if end > passed]
+        segments = [segment for segment, end in self.course if end > self.kept_from]
         segments += [self.segment] if self.next is None else [self.segment, self.next]
         return any(self.subscription.host.meets(self.pubend, each) for each in segments)
 
     def prune(self) -> None:
-        """Forget segments whose last tick will not be asked for again."""
-        passed = self.acked_stored if self.subscription.durable else self.told
+        """Forget segments whose last tick will not be asked for again.
+
+        After a seek that may be below what is acknowledged.
+        """
+        passed = self.kept_from
         self.course = [(segment, end) for segment, end in self.course if end > passed]
 
     # --- starting and switching ----------------------------------------------------------------

@@ -49,6 +49,7 @@ from gapless.messages.streams import (
     RegimeWant,
     Released,
     Unfed,
+    Unreadable,
 )
 
 __all__ = ["Subend", "SubendOwner"]
@@ -65,6 +66,9 @@ class SubendOwner(Protocol):
 
     def advanced(self, subend: Subend) -> None:
         """The horizon has moved."""
+
+    def stalled(self, subend: Subend) -> None:
+        """The stream stands still because its log cannot be read there, or goes on."""
 
     def everything_wanted(self) -> str:
         """Return the text of a filter that covers all that this host wants now."""
@@ -124,6 +128,10 @@ class Subend:
         self._turn = 0
         """Counts who became live: an answer to an older question may lack somebody."""
         self._closed = False
+        self.fault = ""
+        """Why the stream stands still though it is fed: its log cannot be read there (P8)."""
+        self._fault_at: Tick = 0
+        """The lowest tick that could not be read."""
 
     # --- what others ask -----------------------------------------------------------------------
 
@@ -320,7 +328,7 @@ class Subend:
             kept = self._context.parameters.regimes_kept
             if len(self._regimes) > 2 * kept + 1:
                 self._regimes.forget(self._stream.regimes(), kept)
-            self._owner.advanced(self)
+            self._moved()
 
     def _covered(self, time: VirtualTime | None) -> bool:
         """Say whether a stream served up to a virtual time is enough for all that are live."""
@@ -368,6 +376,7 @@ class Subend:
             piece.high,
             hold=None,
             then=read,
+            fault=lambda reason: self._stall(piece.low, reason),
         )
 
     def _take_read(self, reply: ReadReply, high: Tick) -> None:
@@ -384,7 +393,7 @@ class Subend:
             self._pass_over(part, None if entry is None else entry.time)
         if self._horizon.tick > before:
             self._stream.forget_up_to(self._horizon.tick)
-            self._owner.advanced(self)
+            self._moved()
 
     def _stop_reading(self) -> None:
         if self._reading is not None:
@@ -398,7 +407,7 @@ class Subend:
         if self._horizon is not None and message.up_to > self._horizon.tick:
             self._lose(message.up_to, message.up_to)
             self.advance()
-            self._owner.advanced(self)
+            self._moved()
 
     def _lose(self, up_to: Tick, gone: Tick) -> None:
         """Go on above what is released; up to ``gone`` there may have been events."""
@@ -413,6 +422,27 @@ class Subend:
         self._stream.raise_top(up_to)
         self._stream.forget_up_to(up_to)
         self._stop_reading()
+
+    # --- what cannot be read -----------------------------------------------------------------------
+
+    def unreadable(self, message: Unreadable) -> None:
+        """The log has what was asked for, and it cannot be read: wait, and let all know (P8)."""
+        if self._horizon is not None and message.low > self._horizon.tick:
+            self._stall(message.low, message.reason)
+
+    def _stall(self, low: Tick, reason: str) -> None:
+        """Note where the stream stands still; also again, for those who came since."""
+        self._context.mark("stream stalled by damage")
+        self.fault, self._fault_at = reason, low
+        self._owner.stalled(self)
+
+    def _moved(self) -> None:
+        """Let those who wait for it know that the horizon has moved."""
+        assert self._horizon is not None
+        if self.fault and self._horizon.tick >= self._fault_at:
+            self.fault = ""
+            self._owner.stalled(self)
+        self._owner.advanced(self)
 
     # --- curiosity -------------------------------------------------------------------------------
 

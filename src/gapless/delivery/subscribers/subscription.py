@@ -20,6 +20,7 @@ from gapless.core.parameters import us
 from gapless.core.ticks import Tick
 from gapless.delivery.subscribers.runs import Runs
 from gapless.delivery.subscribers.segments import Segment
+from gapless.delivery.subscribers.stalls import Stalls
 from gapless.delivery.subscribers.states import FOREVER, State
 from gapless.delivery.subscribers.strand import Strand
 from gapless.messages.clients import (
@@ -108,6 +109,7 @@ class Subscription:
         self.linger: Timer | None = None
         self.best_effort: deque[tuple[PubendId, Publication]] = deque()
         """Events without guarantee that wait for credit."""
+        self.stalls = Stalls(self)
         self._impatience: Timer | None = None
         self._pause_us = 0
         self._turn = 0
@@ -284,6 +286,8 @@ class Subscription:
 
     def reason(self, strand: Strand) -> str:
         """Say why a strand has not begun."""
+        if strand.fault:
+            return strand.fault
         if strand.subend.feeder is None:
             cut = self.host.cut_of(strand.pubend)
             named = "" if cut is None else f" (partition {cut})"
@@ -309,6 +313,7 @@ class Subscription:
         self.answer = None
         self.changes = deque(each for each in self.changes if each[0] != gone)
         self.best_effort.clear()
+        self.stalls.forget_client()
 
     # --- changing the filter -------------------------------------------------------------------
 

@@ -1,0 +1,89 @@
+"""Run all measurements: ``python -m benchmarks.streams [--quick]``.
+
+The whole run takes about five minutes and writes ``benchmarks/results/streams.{md,json,png}``.
+``--quick`` takes few events and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from benchmarks.streams import report
+from benchmarks.streams.measure import (
+    BEST_EFFORT,
+    GUARANTEED,
+    RELAY,
+    measure_latency,
+    measure_memory,
+    measure_throughput,
+)
+from benchmarks.streams.report import Findings
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How much a run measures."""
+
+    rounds: int
+    events: int
+    many_events: int
+    many: int
+    idle: int
+    latency_s: float
+    memory_events: int
+
+
+FULL: Final = Scope(3, 600_000, 100_000, 1_000, 10_000, 10.0, 1_500_000)
+QUICK: Final = Scope(1, 50_000, 10_000, 100, 500, 2.0, 100_000)
+
+
+async def measure(scope: Scope, console: Console) -> Findings:
+    """Measure everything, contenders in turn."""
+    found = Findings()
+    plan = [
+        (contender, hops, 1, 0) for hops in (1, 3) for contender in (RELAY, BEST_EFFORT, GUARANTEED)
+    ]
+    plan += [
+        (contender, hops, scope.many, 0)
+        for hops in (1, 3)
+        for contender in (BEST_EFFORT, GUARANTEED)
+    ]
+    plan += [(GUARANTEED, 1, 1, scope.idle)]
+    for turn in range(scope.rounds):
+        for contender, hops, subscriptions, idle in plan:
+            events = scope.events if subscriptions == 1 else scope.many_events
+            seen = await measure_throughput(contender, hops, events, subscriptions, idle)
+            found.rounds.append(seen)
+            console.print(
+                f"round {turn + 1}: {contender}, {hops} hops, {subscriptions:,} subscriptions, "
+                f"{idle:,} idle: {seen.rate:,.0f} events/s"
+            )
+    for contender in (RELAY, BEST_EFFORT, GUARANTEED):
+        late = await measure_latency(contender, 3, 1_000, scope.latency_s)
+        found.latencies.append(late)
+        console.print(f"{contender}: p50 {late.percentile(0.5):.2f} ms over 3 hops")
+    console.print("memory beside a stuck subscriber")
+    found.memory = await measure_memory(scope.memory_events)
+    return found
+
+
+def main() -> None:
+    """Measure, show, and write unless it was quick."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few events; writes nothing")
+    quick = parser.parse_args().quick
+    console = Console()
+    found = asyncio.run(measure(QUICK if quick else FULL, console))
+    console.print(Markdown(report.markdown(found)))
+    if not quick:
+        report.write(found)
+
+
+if __name__ == "__main__":
+    main()

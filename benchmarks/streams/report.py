@@ -1,0 +1,244 @@
+"""How a run is told: a table for the screen and for readers, numbers as JSON, a plot."""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from benchmarks.streams.measure import (
+    BEST_EFFORT,
+    GUARANTEED,
+    RELAY,
+    Latency,
+    Memory,
+    Throughput,
+)
+
+__all__ = ["RESULTS", "Findings", "Verdict", "markdown", "verdicts", "write"]
+
+RESULTS: Final = Path(__file__).resolve().parent.parent / "results"
+_NAME: Final = "streams"
+
+METHOD: Final = """\
+Every contender runs as processes of its own on this machine: one that publishes, one that
+subscribes, and one a hop. Events have four attributes and 250 bytes of payload. The **bare relay** is
+the floor: it reads the same frames (500 events, as many as our publisher puts into one under load),
+looks up one attribute in a set, writes them on, and promises nothing. **Best effort** and
+**guaranteed** are gapless with its own client; guaranteed events are synced to disk before they are
+acknowledged or delivered. Rates are published events a second from the first send to the last
+delivery; what best effort has lost does not count. Contenders take turns, and a row is the median of
+its rounds. Processor time is of all relays or brokers together, by published event.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A target and whether it was met."""
+
+    subject: str
+    target: str
+    measured: str
+    met: bool
+
+
+@dataclass(slots=True)
+class Findings:
+    """All that a run has measured."""
+
+    rounds: list[Throughput] = field(default_factory=list)
+    latencies: list[Latency] = field(default_factory=list)
+    memory: Memory | None = None
+
+    def of(
+        self, contender: str, hops: int, subscriptions: int = 1, idle: int = 0
+    ) -> list[Throughput]:
+        """Return the rounds of one contender in one setting."""
+        wanted = (contender, hops, subscriptions, idle)
+        return [
+            each
+            for each in self.rounds
+            if (each.contender, each.hops, each.subscriptions, each.idle) == wanted
+        ]
+
+    def rate(self, *setting: str | int) -> float:
+        """Return the median rate of a setting; 0 if it was not measured."""
+        rounds = self.of(*setting)  # type: ignore[arg-type]
+        return statistics.median(each.rate for each in rounds) if rounds else 0.0
+
+    def cpu_us(self, *setting: str | int) -> float:
+        """Return the median processor time of a setting, of all hops, in microseconds an event."""
+        rounds = self.of(*setting)  # type: ignore[arg-type]
+        return statistics.median(sum(each.hop_cpu) / each.published * 1e6 for each in rounds)
+
+    def latency(self, contender: str) -> Latency | None:
+        """Return how late single events came."""
+        return next((each for each in self.latencies if each.contender == contender), None)
+
+
+def verdicts(found: Findings) -> list[Verdict]:
+    """Hold what was measured against the targets."""
+    judged = []
+    for hops in (1, 3):
+        if found.of(GUARANTEED, hops) and found.of(BEST_EFFORT, hops):
+            ratio = found.rate(GUARANTEED, hops) / found.rate(BEST_EFFORT, hops)
+            subject = f"guaranteed against best effort, {_hops(hops)}"
+            judged.append(Verdict(subject, "0.85", f"{ratio:.2f}", ratio >= 0.85))
+    if found.of(RELAY, 1):
+        for contender in (BEST_EFFORT, GUARANTEED):
+            ratio = found.rate(contender, 1) / found.rate(RELAY, 1)
+            subject = f"{contender} against the bare relay, one broker"
+            judged.append(Verdict(subject, "0.35", f"{ratio:.2f}", ratio >= 0.35))
+    idle = [each for each in found.rounds if each.idle]
+    if idle:
+        ratio = found.rate(GUARANTEED, 1, 1, idle[0].idle) / found.rate(GUARANTEED, 1)
+        subject = f"guaranteed beside {idle[0].idle:,} idle subscriptions"
+        judged.append(Verdict(subject, "0.85", f"{ratio:.2f}", ratio >= 0.85))
+    judged += _many(found)
+    judged += _late(found)
+    if found.memory is not None:
+        held = found.memory.resident
+        third = max(held[: max(1, len(held) // 3)])
+        growth = held[-1] / third
+        subject = "memory of a broker beside a stuck subscriber, at the end against the first third"
+        judged.append(Verdict(subject, "1.25", f"{growth:.2f}", growth <= 1.25))
+    return judged
+
+
+def _many(found: Findings) -> list[Verdict]:
+    """Say whether what a guarantee costs grows with the number of subscriptions (GD 4.1)."""
+    if not found.of(GUARANTEED, 1, 1_000) or not found.of(BEST_EFFORT, 1, 1_000):
+        return []
+    costs = [
+        found.cpu_us(GUARANTEED, 1, count) - found.cpu_us(BEST_EFFORT, 1, count)
+        for count in (1, 1_000)
+    ]
+    subject = "processor time that a guarantee adds, 1 and 1,000 subscriptions"
+    measured = f"{costs[0]:.2f} and {costs[1]:.2f} µs an event"
+    return [Verdict(subject, "does not grow", measured, costs[1] <= 1.25 * max(costs[0], 0.1))]
+
+
+def _late(found: Findings) -> list[Verdict]:
+    ours, floor = found.latency(GUARANTEED), found.latency(RELAY)
+    if ours is None or floor is None:
+        return []
+    limit = 3 * floor.percentile(0.5) + ours.sync_ms
+    median = ours.percentile(0.5)
+    subject = f"p50 at {ours.rate:,.0f} events/s over {_hops(ours.hops)}"
+    target = f"{limit:.2f} ms (3 times the relay's {floor.percentile(0.5):.2f}, and a sync)"
+    return [Verdict(subject, target, f"{median:.2f} ms", median <= limit)]
+
+
+def _hops(hops: int) -> str:
+    return "one broker" if hops == 1 else f"{hops} brokers"
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def _rows(found: Findings) -> Iterable[tuple[str, ...]]:
+    settings = dict.fromkeys(
+        (each.contender, each.hops, each.subscriptions, each.idle) for each in found.rounds
+    )
+    for setting in settings:
+        rounds = found.of(*setting)
+        lost = 1 - sum(each.delivered for each in rounds) / sum(each.owed for each in rounds)
+        contender, hops, subscriptions, idle = setting
+        yield (
+            contender,
+            str(hops),
+            f"{subscriptions:,}" + (f" and {idle:,} idle" if idle else ""),
+            f"{found.rate(*setting):,.0f}",
+            f"{statistics.median(each.delivery_rate for each in rounds):,.0f}",
+            f"{found.cpu_us(*setting):.1f}",
+            f"{lost:.1%}" if lost else "0",
+        )
+
+
+_HEADS: Final = ("contender", "hops", "subscriptions", "events/s", "deliveries/s", "µs CPU", "lost")
+_LATE_HEADS: Final = ("contender", "hops", "p50 ms", "p95 ms", "p99 ms", "max ms")
+
+
+def _late_rows(found: Findings) -> Iterable[tuple[str, ...]]:
+    for each in found.latencies:
+        shares = [f"{each.percentile(share):.2f}" for share in (0.5, 0.95, 0.99, 1.0)]
+        yield (each.contender, str(each.hops), *shares)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(cells) + " |" for cells in (heads, *rows)]
+    return "\n".join([lines[0], "|---" * len(heads) + "|", *lines[1:]])
+
+
+def markdown(found: Findings) -> str:
+    """Return the report."""
+    judged = [
+        (each.subject, each.target, each.measured, "yes" if each.met else "**no**")
+        for each in verdicts(found)
+    ]
+    parts = [
+        "# Streams: what a broker and its promises cost",
+        METHOD,
+        _table(_HEADS, _rows(found)),
+        f"![events a second]({_NAME}.png)",
+        "## Targets",
+        _table(("what", "target", "measured", "met"), judged),
+    ]
+    if found.latencies:
+        rate = found.latencies[0].rate
+        parts += [
+            f"## Latency of single events, {rate:,.0f} a second",
+            _table(_LATE_HEADS, _late_rows(found)),
+        ]
+    if found.memory is not None:
+        held = ", ".join(f"{each / 2**20:.0f}" for each in _thinned(found.memory.resident))
+        parts += [
+            "## Memory beside a stuck subscriber",
+            f"MiB held by the broker while {found.memory.published:,} events were published: {held}.",
+        ]
+    parts.append(
+        f"Python {platform.python_version()} on {platform.machine()}, two cores shared with other work. "
+        "Made by `make bench-streams`."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _thinned(values: list[int], count: int = 12) -> list[int]:
+    step = max(1, len(values) // count)
+    return values[::step]
+
+
+def write(found: Findings, folder: Path = RESULTS) -> None:
+    """Write the report, the numbers and the plot."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{_NAME}.md").write_text(markdown(found), encoding="utf-8")
+    numbers = [asdict(each) | {"rate": each.rate} for each in found.rounds]
+    (folder / f"{_NAME}.json").write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    _plot(found, folder / f"{_NAME}.png")
+
+
+def _plot(found: Findings, path: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    settings = ((1, 1), (3, 1), (1, 1_000), (3, 1_000))
+    figure, axes = plt.subplots(figsize=(8, 4))
+    for place, contender in enumerate((RELAY, BEST_EFFORT, GUARANTEED)):
+        rates = [found.rate(contender, hops, count) for hops, count in settings]
+        spots = [each + 0.27 * (place - 1) for each in range(len(settings))]
+        axes.bar(
+            spots, rates, 0.25, label=contender, color=("#8c8c8c", "#6fa8dc", "#0b5394")[place]
+        )
+    labels = [f"{_hops(hops)}\n{count:,} subscriptions" for hops, count in settings]
+    axes.set_xticks(range(len(settings)), labels)
+    axes.set_ylabel("published events a second")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)

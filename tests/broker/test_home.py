@@ -1,0 +1,99 @@
+"""A broker does not start with data that another broker made, or that belongs to another tree."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.broker import Broker
+from gapless.core.errors import UsageError
+from gapless.core.machine import Moment, Write, Written
+from gapless.core.parameters import Parameters
+from gapless.messages.records import HomeRecord, NeighbourhoodRecord, Record, Store
+from gapless.overlay.neighbourhood import Topology
+
+MOMENT = Moment(10, 1_000_000)
+LINE = Topology.of({"a": ["a1"], "b": ["b1"], "c": ["c1"]}, [("a", "b"), ("b", "c")])
+
+
+def start(
+    records: list[Record],
+    topology: Topology = LINE,
+    *,
+    broker: str = "b1",
+    cell: str = "b",
+    delta: int = 1,
+    version: int = 1,
+) -> list[Record]:
+    """Begin a life from records; return them with those that it wrote first."""
+    parameters = Parameters(delta=delta)
+    around = topology.neighbourhood(cell, parameters.reach, version)
+    made = Broker(broker, cell, parameters, around, records, MOMENT)
+    (write,) = made.step(None, MOMENT)
+    assert isinstance(write, Write)
+    made.step(Written(write.ticket), MOMENT)
+    stored = {each.key: each for each in records}
+    for change in write.changes:
+        assert isinstance(change, Store)
+        stored[change.record.key] = change.record
+    return [*stored.values()]
+
+
+def homes(records: list[Record]) -> list[HomeRecord]:
+    return [each for each in records if isinstance(each, HomeRecord)]
+
+
+def refusal(records: list[Record], topology: Topology = LINE, **options: str | int) -> str:
+    with pytest.raises(UsageError) as caught:
+        start(records, topology, **options)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+def test_the_first_life_writes_down_where_it_is_and_later_ones_find_it_there() -> None:
+    records = start([])
+    (home,) = homes(records)
+    assert (home.broker, home.cell, home.delta) == ("b1", "b", 1)
+    assert [cell.name for cell in home.cells] == ["b", "a", "c"]
+    assert homes(start(records)) == [home]
+
+
+def test_data_from_before_this_was_written_down_is_taken_as_it_is() -> None:
+    old: list[Record] = [each for each in start([]) if not isinstance(each, HomeRecord)]
+    assert len(homes(start(old))) == 1
+
+
+@pytest.mark.parametrize(("broker", "cell"), [("a1", "a"), ("b2", "b"), ("b1", "c")])
+def test_data_of_another_broker_is_refused(broker: str, cell: str) -> None:
+    told = refusal(start([]), broker=broker, cell=cell)
+    assert told.startswith("this data belongs to the broker b1 of the cell b, not to ")
+    assert told.endswith("or this one with an empty data directory")
+
+
+def test_another_tree_is_refused_and_the_difference_is_named() -> None:
+    records = start([])
+    longer = {"a": ["a1"], "b": ["b1"], "c": ["c1"], "d": ["d1"]}
+    grown = Topology.of(longer, [("a", "b"), ("b", "c"), ("b", "d")])
+    told = refusal(records, grown)
+    assert "the cell b was [b1] next to [a, c] and is [b1] next to [a, c, d]" in told
+    assert "the cell d is new" in told
+    assert "start it with the topology it was made with, or with an empty data directory" in told
+    assert "\n" not in told
+    smaller = Topology.of({"a": ["a1"], "b": ["b1"]}, [("a", "b")])
+    assert "the cell c is missing" in refusal(records, smaller)
+    renamed = Topology.of({"a": ["x1"], "b": ["b1"], "c": ["c1"]}, [("a", "b"), ("b", "c")])
+    assert "the cell a was [a1] next to [b] and is [x1] next to [b]" in refusal(records, renamed)
+    assert "delta was 1 and is 2" in refusal(records, delta=2)
+
+
+def test_a_tree_that_was_reshaped_is_not_compared_with_the_file() -> None:
+    records = start([])
+    around = LINE.neighbourhood("b", 2, version=2)
+    reshaped = NeighbourhoodRecord("b", 2, around.cells)
+    smaller = Topology.of({"a": ["a1"], "b": ["b1"]}, [("a", "b")])
+    start([*records, reshaped], smaller)
+
+
+def test_a_newer_version_of_the_tree_is_taken_and_written_down() -> None:
+    records = start([])
+    smaller = Topology.of({"a": ["a1"], "b": ["b1"]}, [("a", "b")])
+    (home,) = homes(start(records, smaller, version=2))
+    assert (home.version, len(home.cells)) == (2, 2)

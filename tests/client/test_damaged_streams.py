@@ -1,0 +1,128 @@
+"""A row of a log that cannot be read: clients are told, publishing is refused, the rest goes on."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import gapless
+from gapless.client import Session
+from gapless.errors import RefusedError
+from gapless.runtime.metrics import Metrics
+from gapless.testing import Overlay
+from tests.client.running import soon, story
+
+LAST = 3
+
+
+def damage_second_row(directory: Path, pubend: str) -> None:
+    """Change a row of a log without its checksum."""
+    with closing(sqlite3.connect(directory / "broker.db")) as database:
+        rows = database.execute(
+            "SELECT first FROM log WHERE pubend=? ORDER BY first", (f"{pubend}#1",)
+        ).fetchall()
+        changed = database.execute(
+            "UPDATE log SET events=events+1 WHERE pubend=? AND first=?", (f"{pubend}#1", rows[1][0])
+        )
+        assert changed.rowcount == 1
+        database.commit()
+
+
+async def damaged(overlay: Overlay) -> None:
+    """Publish three events to quotes, a row each, and damage the second."""
+    async with gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            for number in range(1, LAST + 1):
+                await publisher.publish({"n": number})
+    data = overlay.node("b1").settings.data
+    assert data is not None
+    await overlay.kill("b1")
+    damage_second_row(data, "quotes")
+    await overlay.restart("b1")
+
+
+async def numbers_until_stalled(session: Session) -> tuple[list[object], dict[str, str]]:
+    """Read quotes from the earliest on, until it waits and something else has come."""
+    found: list[object] = []
+    async with session.publisher("trades") as other:
+        async with session.subscribe("n > 0", start="earliest") as events:
+            found.append((await events.get(deadline=30)).attributes["n"])
+            await soon(lambda: "quotes" in events.waiting)
+            await other.publish({"n": 10})
+            found.append((await events.get(deadline=30)).attributes["n"])
+            return found, dict(events.waiting)
+
+
+@story
+async def test_a_subscription_says_which_stream_waits_and_why_and_the_others_go_on() -> None:
+    async with Overlay() as overlay:
+        await damaged(overlay)
+        async with gapless.connect(overlay.url()) as session:
+            found, waiting = await numbers_until_stalled(session)
+            assert found == [1, 10]
+            assert [*waiting] == ["quotes"]
+            assert "is damaged" in waiting["quotes"]
+
+
+@story
+async def test_a_stream_that_was_sought_past_the_damage_waits_no_more() -> None:
+    async with Overlay() as overlay:
+        await damaged(overlay)
+        async with gapless.connect(overlay.url()) as session:
+            async with session.subscribe("n > 0", start="earliest", on_gap="report") as events:
+                first = await events.get(deadline=30)
+                await soon(lambda: "quotes" in events.waiting)
+                behind = gapless.Position({"quotes": first.position["quotes"] + 10_000_000_000})
+                await events.seek(behind)
+                await soon(lambda: not events.waiting)
+
+
+@story
+async def test_publishing_to_a_log_that_is_known_to_be_damaged_is_refused() -> None:
+    async with Overlay() as overlay:
+        await damaged(overlay)
+        async with gapless.connect(overlay.url()) as session:
+            await numbers_until_stalled(session)
+            async with session.publisher("quotes") as publisher:
+                with pytest.raises(RefusedError, match="gapless log verify"):
+                    await publisher.publish({"n": 4})
+
+
+@story
+async def test_a_read_of_the_log_ends_with_the_reason() -> None:
+    async with Overlay() as overlay:
+        await damaged(overlay)
+        async with gapless.connect(overlay.url()) as session:
+            found = []
+            with pytest.raises(RefusedError, match="is damaged"):
+                async for event in session.read("quotes"):
+                    found.append(event.attributes["n"])  # noqa: PERF401 - it ends by raising
+            assert found == [1]
+
+
+def test_the_broker_says_it_once_in_its_log_and_always_in_its_health_and_metrics(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def said() -> list[str]:
+        return [each.message for each in caplog.records if "log is damaged" in each.message]
+
+    @story
+    async def scenario() -> None:
+        async with Overlay() as overlay:
+            await damaged(overlay)
+            node = overlay.node("b1")
+            assert node.health().damaged == {}
+            async with gapless.connect(overlay.url()) as session:
+                await numbers_until_stalled(session)
+            assert "is damaged" in node.health().damaged["quotes"]
+            assert b"gapless_pubends_damaged 1.0" in Metrics(node).text()
+            await soon(lambda: len(said()) > 0)
+            node._say_damages()
+
+    with caplog.at_level(logging.INFO, logger="gapless"):
+        scenario()
+    assert len(said()) == 1

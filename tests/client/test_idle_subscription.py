@@ -1,0 +1,36 @@
+"""A subscription for which nothing matches is not told of gaps in which nothing was."""
+
+from __future__ import annotations
+
+import gapless
+from gapless.client.options import Backoff
+from gapless.core.ids import PubendId
+from gapless.core.parameters import Parameters
+from gapless.delivery.pubend import Pubend
+from gapless.testing import Overlay
+from tests.client.running import soon, story
+
+QUICK = Backoff(first_s=0.002, longest_s=0.02)
+
+
+def released(overlay: Overlay) -> int:
+    hosted = overlay.node("b1").broker.pubends.hosted[PubendId("quotes")]
+    assert isinstance(hosted, Pubend)
+    return hosted.record.released
+
+
+@story
+async def test_an_idle_subscription_outlives_its_broker_without_a_gap() -> None:
+    # it is where it began; since then the clock has released silence, and silence alone
+    parameters = Parameters(retention_s=0, ack_ms=50, silence_ms=50, idle_silence_max_ms=100)
+    async with Overlay(parameters=parameters) as overlay:
+        async with gapless.connect(overlay.url(), backoff=QUICK) as session:
+            async with session.publisher("quotes") as publisher:
+                async with session.subscribe("n > 0", on_gap="raise") as events:
+                    began = events.position["quotes"]
+                    await soon(lambda: released(overlay) > began)
+                    await overlay.restart("b1")
+                    await publisher.publish({"n": 1})
+                    event = await events.get(deadline=30)
+                    assert event.attributes["n"] == 1
+                    assert [*events.gaps] == []

@@ -1,0 +1,18 @@
+"""The tree of errors, and the place where users find it."""
+
+from __future__ import annotations
+
+import inspect
+
+from gapless import errors
+from gapless.core import errors as tree
+
+
+def test_every_error_of_the_tree_can_be_imported_from_the_public_module() -> None:
+    every = {
+        name
+        for name, each in inspect.getmembers(tree, inspect.isclass)
+        if issubclass(each, tree.GaplessError) and each.__module__ == tree.__name__
+    }
+    assert every == set(errors.__all__)
+    assert all(getattr(errors, name) is getattr(tree, name) for name in every)
