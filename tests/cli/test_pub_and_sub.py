@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import io
 import json
 import os
 import subprocess
@@ -15,7 +17,11 @@ import pytest
 
 from gapless.cli.main import EXIT_FOUND, EXIT_NO_BROKER, EXIT_REFUSED, EXIT_WRONG_INPUT, main
 from gapless.cli.publishing import read_line
+from gapless.cli.subscribing import _copy, _Writer
+from gapless.client import connect_sync
 from gapless.core.errors import UsageError
+from gapless.core.parameters import Parameters
+from gapless.testing import SyncOverlay
 from tests.cli.overlays import (
     DEADLINE_S,
     GAPLESS,
@@ -242,28 +248,32 @@ def test_a_subscription_begins_at_a_position_or_a_time(
     assert [each["tick"] for each in read(capsys)] == [second["tick"]]
 
 
-def test_what_a_log_no_longer_has_is_a_line_too(
-    brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
-) -> None:
-    line = json.dumps({"attributes": {"k": pubend}})
-    # what others keep for their subscriptions is nothing of this
-    pub(brokers, pubend, lines_in(tmp_path / "events", line), "--advertise", f"k = '{pubend}'")
+def test_what_a_log_no_longer_has_is_a_line_too(capsys: Captured) -> None:
+    with SyncOverlay(parameters=Parameters(retention_s=0, ack_ms=50)) as overlay:
 
-    def is_released() -> bool:
-        capsys.readouterr()
-        main(["status", "--json", "--to", brokers.url()])
-        pubends = json.loads(capsys.readouterr().out)["pubends"]
-        return any(each["pubend"] == pubend and each["hosted"]["released"] for each in pubends)
+        def released() -> int:
+            capsys.readouterr()
+            main(["status", "--json", "--to", overlay.url()])
+            (pubend,) = json.loads(capsys.readouterr().out)["pubends"]
+            found: int = pubend["hosted"]["released"]
+            return found
 
-    until(is_released)
-    options = ("--start", "2020-01-01", "--count", "1")
-    assert sub(brokers, f"k = '{pubend}'", *options) == EXIT_FOUND
+        with (
+            connect_sync(overlay.url()) as session,
+            session.publisher("quotes") as publisher,
+        ):
+            gone = publisher.publish({"n": 1})["quotes"]
+            until(lambda: released() >= gone)
+            with session.subscribe("n = 2", durable="keeper"):
+                pass  # it keeps what comes now
+            publisher.publish({"n": 2})
+        options = ("--start", "2020-01-01", "--count", "1", "--to", overlay.url())
+        assert main(["sub", "n > 0", *options]) == EXIT_FOUND
     captured = capsys.readouterr()
-    printed = [json.loads(each) for each in captured.out.splitlines()]
-    gaps = [each["gap"]["pubend"] for each in printed if "gap" in each]
-    assert pubend in gaps
-    assert printed[-1]["attributes"] == {"k": pubend}
-    assert f"the log of {pubend} no longer has the ticks from" in captured.err
+    gap, event = (json.loads(each) for each in captured.out.splitlines())
+    assert (gap["gap"]["pubend"], gap["gap"]["high"]) == ("quotes", gone)
+    assert event["attributes"] == {"n": 2}
+    assert "the log of quotes no longer has the ticks from" in captured.err
 
 
 @pytest.mark.parametrize(
@@ -324,6 +334,23 @@ def test_what_could_not_be_written_comes_again(brokers: Overlay, pubend: str) ->
     assert (ran.returncode, ran.stderr) == (0, b"")
     again = gapless("sub", *options, "--count", "1")
     assert json.loads(again.stdout)["attributes"] == {"k": pubend}
+
+
+def test_a_subscription_that_is_closed_ends_the_copying() -> None:
+    class Closed:
+        """Has nothing more to give; who asks again would ask for ever."""
+
+        asked = 0
+
+        async def next_batch(self, most: int | None) -> list[Any]:
+            del most
+            self.asked += 1
+            assert self.asked == 1
+            return []
+
+    subscription: Any = Closed()
+    asyncio.run(_copy(subscription, _Writer(io.BytesIO(), None), acknowledge=False))
+    assert subscription.asked == 1
 
 
 # --- no broker ------------------------------------------------------------------------------------

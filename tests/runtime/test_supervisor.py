@@ -145,6 +145,25 @@ def test_a_broker_that_cannot_start_is_named_with_its_log(tmp_path: Path) -> Non
     run(scenario())
 
 
+def test_a_broker_whose_log_cannot_be_written_is_named(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        (tmp_path / "b1" / "broker.log").mkdir(parents=True)
+        with pytest.raises(StartError, match=r"(?s)b1 cannot start.*broker\.log"):
+            await Supervisor(generate("line:1"), tmp_path, port=0).start()
+
+    run(scenario())
+
+
+def test_what_an_overlay_keeps_is_for_its_owner_alone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        data = tmp_path / "data"
+        async with Supervisor(generate("line:1"), data, port=0):
+            for made in (data, data / "b1", data / "b1" / "store"):
+                assert made.stat().st_mode & 0o077 == 0
+
+    run(scenario())
+
+
 def test_a_directory_of_another_overlay_is_refused(tmp_path: Path) -> None:
     async def scenario(words: str) -> None:
         async with Supervisor(generate(words), tmp_path, port=0):

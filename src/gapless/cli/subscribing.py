@@ -147,9 +147,9 @@ async def _copy(subscription: Subscription, writer: _Writer, *, acknowledge: boo
             events = await subscription.next_batch(writer.left)
         except GapError as gap:
             writer.write_gap(gap)
-        except StopAsyncIteration:
-            return
         else:
+            if not events:
+                return  # it was closed
             writer.write(events)
         if acknowledge:
             await subscription.ack()

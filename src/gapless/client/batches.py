@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +23,7 @@ __all__ = ["Batch", "Receipt", "Waiter", "encoded", "encoded_plain"]
 
 _ENCODE = msgspec.msgpack.Encoder().encode
 _PAIRS = list[tuple[dict[str, Value], bytes]]
+_PLAIN = frozenset({bool, int, float, str})
 
 
 def encoded(attributes: Attributes, payload: bytes | bytearray | memoryview) -> bytes:
@@ -42,12 +44,27 @@ def encoded(attributes: Attributes, payload: bytes | bytearray | memoryview) -> 
     for name, value in attributes.items():
         if not (type(value) is float or (type(value) is str and value.isascii())):
             check_value(name, value)
-            plain = plain and value is not None
+            plain = plain and type(value) in _PLAIN
         if type(name) is not str or not name.isascii():
             check_attributes({name: value})
     if not plain:
-        attributes = {name: value for name, value in attributes.items() if value is not None}
+        attributes = {
+            name: _exact(value) for name, value in attributes.items() if value is not None
+        }
     return _ENCODE((attributes, payload))
+
+
+def _exact(value: Value) -> Value:
+    """Return a value of a derived type, such as a float of numpy's, as what it is.
+
+    >>> _exact(type("Money", (float,), {})(91.5))
+    91.5
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    return value if isinstance(value, bool) else int.__int__(value)
 
 
 def encoded_plain(events: Sequence[object]) -> list[bytes] | None:
@@ -58,6 +75,10 @@ def encoded_plain(events: Sequence[object]) -> list[bytes] | None:
     """
     try:
         msgspec.convert(events, _PAIRS)
+        # it takes lists for pairs, decimals for floats and derived types, so look for those too
+        values = chain.from_iterable(each[0].values() for each in events)  # type: ignore[index]
+        if {*map(type, events)} != {tuple} or not _PLAIN.issuperset(map(type, values)):
+            return None
         return [_ENCODE(event) for event in events]
     except (msgspec.ValidationError, UnicodeEncodeError):
         return None
@@ -144,8 +165,10 @@ class Batch:
 
     def take_out(self, index: int) -> bool:
         """Take an event out, if that is still possible."""
+        if not self.is_open or self.is_done:
+            return False
         event = self.events[index]
-        if not self.is_open or event is None:
+        if event is None:
             return False
         self.bytes -= len(event)
         self.count -= 1
@@ -214,13 +237,14 @@ class Receipt:
     It may be left alone: what becomes of the event shows in ``flush()`` too.
     """
 
-    __slots__ = ("_batch", "_index", "_is_logged", "_pubend")
+    __slots__ = ("_batch", "_index", "_is_logged", "_is_seen", "_pubend")
 
     def __init__(self, batch: Batch, index: int, pubend: str, *, is_logged: bool) -> None:
         self._batch = batch
         self._index = index
         self._pubend = pubend
         self._is_logged = is_logged
+        self._is_seen = False
 
     @property
     def is_done(self) -> bool:
@@ -229,5 +253,7 @@ class Receipt:
 
     def __await__(self) -> Generator[Any, None, Position]:
         yield from self._batch.done().__await__()
-        self._batch.receipts -= 1
+        if not self._is_seen:
+            self._is_seen = True
+            self._batch.receipts -= 1
         return self._batch.position(self._index, self._pubend, is_logged=self._is_logged)

@@ -220,7 +220,7 @@ class Link:
         try:
             async with asyncio.timeout(_DIAL_S):
                 await loop.create_connection(lambda: made, address.host, address.port)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a host that can be no name is the latter
             if self._connection is made:
                 self._connection = None
             self.trouble = f"{address}: {str(error) or 'no answer'}"
@@ -295,7 +295,11 @@ class Link:
         self._users.pop(user, None)
 
     def listen(self, subscription: str, listener: Listener) -> None:
-        """Let a subscription hear its notices."""
+        """Let a subscription hear its notices; another of the same name hears that it is over."""
+        older = self._listeners.get(subscription)
+        if older is not None:
+            # the broker does not tell: to it both are this client
+            older.told(Ended(subscription, "the same session has subscribed again under this name"))
         self._listeners[subscription] = listener
 
     def stop_listening(self, subscription: str, listener: Listener) -> None:

@@ -23,7 +23,11 @@ class Unset(msgspec.Struct, frozen=True):
 def chosen(deadline: float | Unset | None, default: float | None) -> float | None:
     """Return the deadline of a call in seconds, None if it has none."""
     found = default if isinstance(deadline, Unset) else deadline
-    if found is not None and not found > 0:
+    try:
+        is_wrong = found is not None and not found > 0
+    except TypeError:  # it is no number
+        is_wrong = True
+    if is_wrong:
         raise UsageError(f"a deadline is a time above 0 in seconds, or None; not {found!r}")
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from gapless.core.errors import ClosedError
@@ -32,8 +32,17 @@ class Portal:
         try:
             self._loop.run_forever()
         finally:
+            self._loop.run_until_complete(self._give_up())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
+
+    async def _give_up(self) -> None:
+        """Cancel what still runs: other threads may wait for it."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.sleep(0)  # those who wait are told
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Let something run; return what can be waited for."""
@@ -50,6 +59,8 @@ class Portal:
         future = self.start(work)
         try:
             return future.result()
+        except CancelledError:
+            raise ClosedError("the session was closed meanwhile") from None
         except BaseException:
             future.cancel()  # does nothing if it is over
             raise

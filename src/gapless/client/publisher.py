@@ -59,6 +59,9 @@ __all__ = ["EventLike", "Publisher"]
 EventLike: TypeAlias = Mapping[str, Value] | tuple[Mapping[str, Value], bytes]
 """An event to publish: attributes, or attributes and payload."""
 
+_Parts: TypeAlias = dict[Batch, list[range]]
+"""Where the events of one call are: in each batch the places that are its own, and no other's."""
+
 BATCH_BYTES_MAX: Final = 262_144
 """A batch is sent when it has so many bytes, so that a frame is neither tiny nor long on its way."""
 
@@ -231,6 +234,7 @@ class Publisher:
         except asyncio.CancelledError:
             if batch.take_out(index):
                 self._held -= 1
+                self._wake()
             raise
 
     async def send(
@@ -263,7 +267,7 @@ class Publisher:
         cannot be an event, those before it are published and the error is raised.
         """
         seconds = chosen(deadline, self._deadline)
-        parts: dict[Batch, range] = {}
+        parts: _Parts = {}
         wrong: GaplessError | None = None
         try:
             async with asyncio.timeout(seconds):
@@ -281,12 +285,12 @@ class Publisher:
             raise
         position = Position()
         for batch, part in parts.items():
-            position |= batch.position(part[-1], self.pubend, is_logged=self.guaranteed)
+            position |= batch.position(part[-1][-1], self.pubend, is_logged=self.guaranteed)
         if wrong is not None:
             raise wrong
         return position
 
-    async def _add_many(self, events: Iterable[EventLike], parts: dict[Batch, range]) -> None:
+    async def _add_many(self, events: Iterable[EventLike], parts: _Parts) -> None:
         """Add events to batches, and note which part of each batch they are."""
         source = iter(events)
         while True:
@@ -301,31 +305,29 @@ class Publisher:
                 self._add_part(plain, parts)
                 continue
             for each in chunk:
-                attributes, payload = each if isinstance(each, tuple) else (each, b"")
-                self._add_part([self._encoded(attributes, payload)], parts)
+                self._add_part([self._encoded(*_pair(each))], parts)
 
-    def _add_part(self, events: list[bytes], parts: dict[Batch, range]) -> None:
+    def _add_part(self, events: list[bytes], parts: _Parts) -> None:
         """Add events, all to one batch, and note which part of it they are."""
         size = sum(map(len, events))
         batch = self._batch_for(len(events), size)
         added = batch.add_all(events, size)
         self._added(len(events))
-        part = parts.get(batch)
-        parts[batch] = range(added.start if part is None else part.start, added.stop)
+        ranges = parts.setdefault(batch, [])
+        if ranges and ranges[-1].stop == added.start:
+            ranges[-1] = range(ranges[-1].start, added.stop)
+        else:
+            ranges.append(added)
 
-    def _take_out(self, parts: dict[Batch, range]) -> int:
-        """Do not publish what was not sent yet; return how many may be published all the same.
-
-        Others may have events between ours in a batch, which are no part of ours.
-        """
+    def _take_out(self, parts: _Parts) -> int:
+        """Do not publish what was not sent yet; return how many may be published all the same."""
         left = 0
-        for batch, part in parts.items():
-            others = {waiter.place for waiter in batch.waiters}
-            ours = [each for each in part if each not in others]
-            if batch.is_open and not batch.receipts:
-                self._held -= sum(batch.take_out(each) for each in ours)
+        for batch, ranges in parts.items():
+            if batch.is_open:
+                self._held -= sum(batch.take_out(each) for part in ranges for each in part)
             elif not batch.is_done:
-                left += len(ours)
+                left += sum(map(len, ranges))
+        self._wake()
         return left
 
     @property
@@ -621,6 +623,15 @@ class Publisher:
             return
         self._rewind()
         self._open()
+
+
+def _pair(event: EventLike) -> tuple[Mapping[str, Value], bytes]:
+    """Return the attributes and the payload of an event."""
+    if not isinstance(event, tuple):
+        return event, b""
+    if len(event) != 2:
+        raise UsageError(f"an event is a pair of attributes and payload, not {len(event)} things")
+    return event
 
 
 def _outcome(batch: Batch, error: GaplessError) -> GaplessError:

@@ -103,6 +103,7 @@ class Session:
         self._count = 0
         self._homes: dict[str, Link] = {}
         self._open: dict[Publisher | Subscription, None] = {}
+        self._is_begun = False
         self._is_over = False
         self.main = Link(addresses, options, self._numbers)
         """The link of everything that may be at any broker."""
@@ -125,6 +126,9 @@ class Session:
         """Connect; raise ConnectionLostError if no broker greets in time."""
         if self._is_over:
             raise ClosedError("the session is closed; connect again")
+        if self._is_begun:
+            raise UsageError("the session was opened already")
+        self._is_begun = True
         self.main.start()
         deadline = self._options.connect_deadline
         try:
@@ -169,11 +173,16 @@ class Session:
         if self._is_over:
             raise ClosedError("the session is closed; connect again")
 
+    def _check_open(self) -> None:
+        self._check()
+        if not self._is_begun:
+            raise ClosedError("the session is not open; use it with 'async with'")
+
     # --- links ---------------------------------------------------------------------------------
 
     async def link_for(self, *, durable: bool) -> Link:
         """Return the link of a subscription."""
-        self._check()
+        self._check_open()
         if not durable or len(self._addresses) == 1:
             return self.main
         welcome = await self.main.up()
@@ -191,7 +200,7 @@ class Session:
 
     async def call_at_home(self, request: Any, deadline: float | None) -> tuple[Link, Any]:
         """Ask the broker that has what is asked for; return the link to it, and the answer."""
-        self._check()
+        self._check_open()
         if len(self._addresses) == 1:
             return self.main, await self.main.call(request, deadline)
         try:
@@ -279,7 +288,7 @@ class Session:
         self._check()
         if order not in _ORDERS:
             raise UsageError(f"order is 'publisher' or 'total', not {order!r}")
-        if durable is not None and not durable:
+        if durable is not None and not (durable and isinstance(durable, str)):
             raise UsageError("a durable subscription needs a name")
         settings = Settings(
             durable=durable is not None,
@@ -320,7 +329,7 @@ class Session:
         Without ``low`` from the oldest that the log has, without ``high`` up to the newest when the
         reading begins. The deadline is for each part of the answer.
         """
-        self._check()
+        self._check_open()
         text = str(wanted if isinstance(wanted, Filter) else Filter(wanted))
         seconds = chosen(deadline, self._options.deadline)
         parts = read_log(self.main, pubend_id(pubend), text, low, high, seconds)
@@ -342,6 +351,6 @@ class Session:
         Its number is given here. A refusal is raised. If the request ``changes`` something and no
         answer comes in time, that is an OutcomeUnknownError, else a DeadlineError.
         """
-        self._check()
+        self._check_open()
         seconds = chosen(deadline, self._options.deadline)
         return await self.main.call(message, seconds, changes=changes)

@@ -79,6 +79,9 @@ ACK_S: Final = 0.2
 GAPS_KEPT: Final = 1_000
 """Gaps that were reported and not raised; the oldest go first."""
 
+NUMBER_MAX: Final = 2**31 - 1
+"""No option is larger: neither events that may wait, nor seconds."""
+
 _NO_DEADLINE = Unset()
 
 
@@ -99,8 +102,8 @@ class Settings:
         expiry_s: int,
         deadline: float | None,
     ) -> None:
-        if prefetch < 1:
-            raise UsageError("at least one event must be allowed to be prefetched")
+        _check_number("prefetch", prefetch)
+        _check_number("expiry_s", expiry_s)
         if ack not in {"auto", "manual"}:
             raise UsageError(f"ack is 'auto' or 'manual', not {ack!r}")
         if on_gap not in {"raise", "report"}:
@@ -178,15 +181,19 @@ class Subscription:
         except TimeoutError:
             link = self._link or self._session.main
             error = link.late("Subscribe", deadline, sent=False)
-            self._end(error)
+            self._leave(error)
             raise error from None
         except BaseException:
-            self._end(ClosedError("the subscription was not opened"))
+            self._leave(ClosedError("the subscription was not opened"))
             raise
         self._session.opened(self)
         if self._settings.durable:
             # it may be there already, with another filter
-            self.switched = await self._change_filter(self._text, deadline)
+            try:
+                self.switched = await self._change_filter(self._text, deadline)
+            except BaseException:
+                self._leave(ClosedError("the subscription was not opened"))
+                raise
         return self
 
     async def __aexit__(
@@ -209,19 +216,28 @@ class Subscription:
             self._done = self._prefetch.at
         if self._auto and self._error is None:
             self._acknowledge_done()
-        if not self._settings.durable and self._link is not None:
+        self._leave(ClosedError("the subscription was closed"))
+
+    def _leave(self, error: GaplessError) -> None:
+        """End; the broker need not send any more, and keeps it if it is durable."""
+        if not (self._is_closed or self._settings.durable or self._link is None):
             number = self._link.numbers.next()
             self._link.ask(Unsubscribe(number, self.name), _ignore)
-        self._end(ClosedError("the subscription was closed"))
+        self._end(error)
 
     async def unsubscribe(self, *, deadline: float | Unset | None = _NO_DEADLINE) -> None:
         """End it for good, also at the broker and on its disk."""
         link = self._opened()
         seconds = chosen(deadline, self._settings.deadline)
         link.remove(self)
-        answer = await link.call(Unsubscribe(0, self.name), seconds)
-        Link.expect(answer, Unsubscribed)
-        self._end(ClosedError("the subscription was ended"))
+        try:
+            answer = await link.call(Unsubscribe(0, self.name), seconds)
+            Link.expect(answer, Unsubscribed)
+        except GaplessError as error:
+            self._end(error)
+            raise
+        finally:
+            self._end(ClosedError("the subscription was ended"))
 
     def _end(self, error: GaplessError) -> None:
         if self._is_closed:
@@ -298,6 +314,8 @@ class Subscription:
         A gap ends a batch: it is raised, or reported, by the call after. The list is empty when the
         subscription is closed.
         """
+        if most is not None and most < 1:
+            raise UsageError(f"a batch has at least one event; {most} cannot be the most")
         seconds = chosen(deadline, self._settings.deadline)
         prefetch = self._prefetch
         if self._auto:
@@ -431,7 +449,7 @@ class Subscription:
                 self._text = text  # what it begins anew with, should the connection be lost
             try:
                 answer = await link.call(SetFilter(0, self.name, text), seconds)
-            except RefusedError:
+            except (RefusedError, DeadlineError):  # it was surely not done
                 self._text = before
                 raise
             self._text = text
@@ -603,6 +621,11 @@ class Subscription:
             self.waiting[pubend] = reason
         else:
             self.waiting.pop(pubend, None)
+
+
+def _check_number(name: str, value: object) -> None:
+    if type(value) is not int or not 0 < value <= NUMBER_MAX:
+        raise UsageError(f"{name} is a whole number from 1 to {NUMBER_MAX:,}, not {value!r}")
 
 
 def _text_of(wanted: str | Filter) -> str:

@@ -6,8 +6,10 @@ deadline of the asynchronous calls holds here too; so no call waits for ever unl
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
@@ -22,10 +24,10 @@ from gapless.client.position import Position
 from gapless.client.publisher import INFLIGHT_MAX, EventLike, Publisher
 from gapless.client.session import EXPIRY_S, Session, connect
 from gapless.client.starts import Start, begin_of
-from gapless.client.subscription import Acknowledge, OnGap, Subscription
+from gapless.client.subscription import ACK_S, Acknowledge, OnGap, Subscription
 from gapless.content.filter import Filter
 from gapless.content.values import Value
-from gapless.core.errors import ClosedError, GapError
+from gapless.core.errors import ClosedError, GapError, GaplessError, UsageError
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Partition
 
@@ -85,6 +87,8 @@ class SyncSession:
 
     def open(self) -> None:
         """Connect; raise ConnectionLostError if no broker greets in time."""
+        if self._portal is not None:
+            raise UsageError("the session was opened already")
         portal = self._portal = Portal()
         try:
             portal.run(self._session.open())
@@ -174,8 +178,13 @@ class SyncSession:
         """Give what matches between two ticks of a log. See :meth:`Session.read`."""
         events = self._session.read(pubend, low, high, wanted, deadline=deadline)
         portal = self.portal
-        while found := portal.run(_some(events)):
+        problem: BaseException | None = None
+        while problem is None:
+            found, problem = portal.run(_some(events))
             yield from found
+            if not found and problem is None:
+                return
+        raise problem
 
     def partitions(self, *, deadline: float | Unset | None = _UNSET) -> tuple[Partition, ...]:
         """Return which cells cannot be reached, as far as the broker has heard."""
@@ -192,14 +201,17 @@ class SyncSession:
         return self.portal.run(self._session.request(message, deadline=deadline, changes=changes))
 
 
-async def _some(events: AsyncIterator[Event]) -> list[Event]:
-    """Take some events; none are left if there are none."""
+async def _some(events: AsyncIterator[Event]) -> tuple[list[Event], GaplessError | None]:
+    """Take some events, and what went wrong after them; none are left if there are none."""
     found: list[Event] = []
-    async for event in events:
-        found.append(event)
-        if len(found) >= FETCHED_MAX:
-            break
-    return found
+    try:
+        async for event in events:
+            found.append(event)
+            if len(found) >= FETCHED_MAX:
+                break
+    except GaplessError as error:
+        return found, error
+    return found, None
 
 
 class SyncReceipt:
@@ -318,6 +330,7 @@ class SyncSubscription:
         self._ready: deque[Event] = deque()
         self._last: Event | None = None
         """What was handed out last."""
+        self._acked_at = 0.0
         self._coming: Future[list[Event]] | None = None
         self._lock = threading.Lock()
 
@@ -335,11 +348,12 @@ class SyncSubscription:
 
     def close(self, *, done: bool = True) -> None:
         """Stop; what was handed out counts as ``done``, where that is automatic."""
-        if done and self._auto and self._last is not None:
-            self._portal.run(_acknowledged(self._subscription, self._last))
-        if self._coming is not None:
-            self._coming.cancel()
-        self._portal.run(self._subscription.close(done=False))
+        with contextlib.suppress(ClosedError):  # the session is closed, and this with it
+            if done and self._auto and self._last is not None:
+                self._portal.run(_acknowledged(self._subscription, self._last))
+            if self._coming is not None:
+                self._coming.cancel()
+            self._portal.run(self._subscription.close(done=False))
 
     # --- events --------------------------------------------------------------------------------
 
@@ -366,8 +380,18 @@ class SyncSubscription:
                 if not found:
                     return None
                 self._ready.extend(found)
+            if self._auto and self._last is not None:
+                self._note_done(self._last)
             event = self._last = self._ready.popleft()
             return event
+
+    def _note_done(self, done: Event) -> None:
+        """Acknowledge now and then, so that a slow program that dies has little to do again."""
+        now = time.monotonic()
+        if now - self._acked_at >= ACK_S:
+            self._acked_at = now
+            with contextlib.suppress(ClosedError):  # then there is nobody to tell
+                self._portal.start(_acknowledged(self._subscription, done))
 
     def _fetch(self, deadline: float | Unset | None) -> list[Event]:
         """Bring the next events over; those before are done."""

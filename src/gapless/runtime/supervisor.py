@@ -90,6 +90,8 @@ class BrokerProcess:
         self.restarts = 0
         self.was_ready = False
         """Whether it ever was; one that never was will not be after a restart either."""
+        self.trouble = ""
+        """Why no process could be made, if that is so."""
         self.process: asyncio.subprocess.Process | None = None
         self.log_begins = 0
         """Where in its log the words of the present process begin."""
@@ -187,7 +189,8 @@ class Supervisor:
             await broker.settled.wait()
             if broker.stage is Stage.FAILED:
                 await self.stop()
-                raise StartError(f"the broker {broker.name} cannot start:\n{broker.log_tail()}")
+                why = broker.trouble or broker.log_tail()
+                raise StartError(f"the broker {broker.name} cannot start:\n{why}")
 
     async def stop(self) -> None:
         """Stop all brokers, the last one first; what does not stop in time is killed."""
@@ -219,7 +222,13 @@ class Supervisor:
         backoff = Backoff(0.1, 10.0)
         while True:
             began = time.monotonic()
-            code = await self._run(broker)
+            try:
+                code = await self._run(broker)
+            except OSError as error:  # no log can be written, or no process made
+                broker.trouble = str(error)
+                self._tell(broker, Stage.FAILED, broker.trouble)
+                broker.settled.set()
+                return
             if self._stopping:
                 return
             if not (self._restart and broker.was_ready):
@@ -286,10 +295,10 @@ class Supervisor:
                 f"{self.data} holds another overlay: choose another data directory, "
                 "or start the one that is there with its own overlay.toml"
             )
-        self.data.mkdir(parents=True, exist_ok=True)
+        self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_text(self.overlay.to_toml())
         for broker in self.brokers:
-            broker.directory.mkdir(exist_ok=True)
+            broker.directory.mkdir(mode=0o700, exist_ok=True)
             broker.config_path.write_text(self._config(broker))
 
     def _config(self, broker: BrokerProcess) -> str:

@@ -65,5 +65,19 @@ REGRESSIONS: tuple[Regression, ...] = (
             'de":0.0,"amnesia":0.3,"reads":0.0,"roam":0.0,"credit_max":5}'
         ),
     ),
+    Regression(
+        "a filter took over below what was read ahead of the live stream",
+        json=(
+            '{"seed":532,"cells":8,"shape":"star","delta":2,"pace":0.5,"limits":{"ack_groups":2,"'
+            'cache_bytes":0,"delta_log_max":3,"nack_span_ms":1,"regimes_kept":1},"network":"datag'
+            'ram","delay_us_max":10000,"duplicate":0.01,"stall":0.8,"sync_us_min":20,"sync_us_max'
+            '":20000,"together":true,"survive":0.0,"torn":0.0,"clock_error_us":100000,"rates":{"c'
+            'rash inside a sync":0.3,"pause":0.3,"cut":0.3,"loss":0.1,"clock jump":0.8},"quiet":0'
+            '.1,"period_ms":2000,"down_ms_max":1500,"safety_ms":15000,"liveness_ms":105000,"domai'
+            'n":4,"publishers":5,"subscribers":5,"publish_rate":8.0,"batch_max":8,"churn_rate":2.'
+            '0,"durable":1.0,"past":0.6,"late_pubends":0.0,"widen_rate":1.0,"amnesia":0.3,"reads"'
+            ':0.0,"roam":0.5}'
+        ),
+    ),
 )
 """Newest last."""

@@ -308,9 +308,12 @@ class Storage:
 
 
 def _make_directory(directory: Path) -> None:
-    """Have a directory, on disk too: SQLite syncs what is in it, but not that it is there."""
+    """Have a directory, on disk too: SQLite syncs what is in it, but not that it is there.
+
+    One that is made is for its owner alone: what is in it are other people's events.
+    """
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for each in missing:
         descriptor = os.open(each.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -7,9 +7,19 @@ from typing import Any
 import pytest
 
 from gapless.core.ids import PubendId
+from gapless.core.parameters import us
 from gapless.core.ticks import TICKS_PER_MS
 from gapless.delivery.subscribers.states import FOREVER, Lost, State
-from gapless.messages.clients import Begin, BeginKind, Cause, Ended, Order, Subscribed
+from gapless.messages.clients import (
+    Begin,
+    BeginKind,
+    Cause,
+    Ended,
+    FilterSet,
+    Order,
+    Seek,
+    Subscribed,
+)
 from gapless.messages.requests import Read, ReadReply
 from gapless.messages.streams import Frame
 from tests.broker.desk import Asker, Desk, P, Q, started, state_of
@@ -471,3 +481,21 @@ def test_a_subscription_that_is_not_durable_and_catches_up_in_time_goes_on() -> 
     assert x.events == [f"e{number}" for number in range(10)]
     assert x.of_kind(Ended) == []
     assert state_of(world.strand("n", "x")) is State.LIVE
+
+
+def test_a_filter_takes_over_above_what_was_read_ahead_of_the_live_stream() -> None:
+    world, ann = stage(retention_s=3_600)
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    ann.publish("e0")
+    world.run(ms=100)
+    late = world.hold(of(Frame, source="p", target="n"))
+    ann.publish("e1")
+    x.ask(Seek(x.number(), "x", at((P, ann.ticks["e0"] - us(ms=500)))))  # far, so it reads all
+    world.run(ms=100)
+    assert x.events == ["e0", "e0", "e1"], "e1 was read from the log; live it has not come"
+    number = x.set_filter("kind = 'none'")
+    late.release()
+    world.run(s=2)
+    (changed,) = [each for each in x.of_kind(FilterSet) if each.request == number]
+    assert dict(changed.position)[P] >= ann.ticks["e1"]

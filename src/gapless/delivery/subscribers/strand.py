@@ -222,7 +222,8 @@ class Strand:
     def offer_switch(self, low: Tick, time: VirtualTime) -> None:
         """Let the next filter take over at a tick, if that is reached (R47)."""
         if self.next is not None and self.state is State.LIVE and self.next.reached_by(time):
-            self.switch(low - 1)
+            # what was read from the log may lie beyond the horizon, and was read by the filter before
+            self.switch(max(low - 1, self.position))
 
     def switch(self, end: Tick) -> None:
         """Let the present filter end after a tick."""

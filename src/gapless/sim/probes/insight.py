@@ -193,6 +193,7 @@ class Insight:
         ]
         if not self.may_match(texts, stream):
             return None
+        acked = self._needed_from(record, stream, acked)
         names = dict(record.holds)
         hold = None
         if strand is not None:
@@ -202,6 +203,19 @@ class Insight:
             # the pubend may never have heard of it: then its client was told nothing either
             hold = HoldId(ShbId(host.broker, host.cell), names[pubend])
         return Need(record.subscription, acked, hold)
+
+    def _needed_from(self, record: SubscriptionRecord, stream: Stream, acked: Tick) -> Tick:
+        """Return up to where nothing is needed: what is acknowledged, and what cannot match.
+
+        A filter that can match nothing of a stream keeps nothing of its log, and where it has ended
+        the next one begins above what was released meanwhile.
+        """
+        for segment in record.segments:
+            end = dict(segment.ends).get(stream.pubend)
+            if end is None or (end > acked and self.may_match([segment.filter], stream)):
+                break
+            acked = max(acked, end)
+        return acked
 
     def _live_need(self, strand: Strand, stream: Stream) -> Need | None:
         if strand.state is State.WAITING:

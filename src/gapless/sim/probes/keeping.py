@@ -87,8 +87,10 @@ class LogKept(Invariant):
         """Look at holds and needs when more is released; rows are in the same write, after it."""
         if type(change) is Store and isinstance(change.record, PubendRecord):
             record = change.record
-            before = self._released.get(record.pubend, 0)
-            if record.released > before:
+            before = self._released.get(record.pubend)
+            if before is None:  # its stream begins here: nothing was there that could be released
+                self._released[record.pubend] = record.released
+            elif record.released > before:
                 self._released[record.pubend] = record.released
                 self._due.append((host, record.pubend, record.released))
                 self._check(host, record.pubend, before, record.released)

@@ -1,0 +1,151 @@
+"""Programs that ask for what cannot be: they are told so, at once, and nothing else is disturbed."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+import pytest
+
+import gapless
+from gapless.content.values import Value
+from gapless.errors import (
+    AttributeValueError,
+    ClosedError,
+    ConnectionLostError,
+    UsageError,
+)
+from gapless.messages.clients import ListPartitions
+from gapless.testing import Overlay
+from tests.client.running import story
+
+NOWHERE = "gapless://127.0.0.1:1"
+
+
+class Money(float):
+    """As the floats of numerical libraries are."""
+
+
+class Count(int):
+    """An int that is more than an int."""
+
+
+class Side(str, Enum):  # noqa: UP042  # its text is not its value
+    """A text that is more than a text."""
+
+    BUY = "buy"
+
+
+@story
+async def test_a_session_that_was_not_opened_says_so_at_once() -> None:
+    session = gapless.connect(NOWHERE)
+    with pytest.raises(ClosedError, match="not open"):
+        await session.publisher("quotes").__aenter__()
+    with pytest.raises(ClosedError, match="not open"):
+        await session.subscribe("").__aenter__()
+    with pytest.raises(ClosedError, match="not open"):
+        await session.request(ListPartitions(0))
+    with pytest.raises(ClosedError, match="not open"):
+        await anext(session.read("quotes"))
+    await session.close()
+
+
+@story
+async def test_a_session_is_opened_once() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        with pytest.raises(UsageError, match="opened already"):
+            await session.open()
+        assert session.broker == "b1"
+
+
+@story
+async def test_a_host_that_can_be_no_name_is_trouble_like_any_other() -> None:
+    session = gapless.connect("gapless://a..b", connect_deadline=0.2)
+    with pytest.raises(ConnectionLostError, match=r"a\.\.b:7400"):
+        await session.open()
+
+
+@story
+async def test_a_batch_of_no_events_cannot_be_asked_for() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            await publisher.publish({"n": 1})
+        async with session.subscribe("", start="earliest") as events:
+            for most in (0, -1):
+                with pytest.raises(UsageError):
+                    await events.next_batch(most)
+            assert [event.attributes["n"] for event in await events.next_batch(1)] == [1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prefetch": 0},
+        {"prefetch": 1.5},
+        {"prefetch": 2**70},
+        {"expiry_s": 0},
+        {"expiry_s": 1.5},
+        {"expiry_s": 2**70},
+        {"durable": 5},
+        {"durable": ""},
+        {"order": "any"},
+        {"ack": "never"},
+        {"on_gap": "hide"},
+        {"deadline": 0},
+        {"deadline": "5"},
+    ],
+)
+def test_an_option_that_no_broker_would_understand_is_refused_before_it_is_sent(
+    options: dict[str, Any],
+) -> None:
+    session = gapless.connect(NOWHERE)
+    with pytest.raises(UsageError):
+        session.subscribe("", **options)
+
+
+@story
+async def test_values_of_derived_types_are_published_as_what_they_are() -> None:
+    attributes: dict[str, Value] = {"price": Money(91.5), "n": Count(7), "side": Side.BUY}
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            await publisher.publish(attributes)
+            await publisher.publish_many([attributes, (attributes, b"")])
+        found = [event async for event in session.read("quotes")]
+        assert [event.attributes for event in found] == [{"price": 91.5, "n": 7, "side": "buy"}] * 3
+
+
+@story
+async def test_publish_many_refuses_the_values_that_publish_refuses() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            wrong: Any = {"price": Decimal("91.5")}
+            with pytest.raises(AttributeValueError):
+                await publisher.publish(wrong)
+            with pytest.raises(AttributeValueError):
+                await publisher.publish_many([({"n": 1}, b""), (wrong, b"")])
+        found = [event async for event in session.read("quotes")]
+        assert [event.attributes for event in found] == [{"n": 1}]
+
+
+@pytest.mark.parametrize("wrong", [({"n": 2}, b"", 3), ({"n": 2},), [{"n": 2}, b""], None])
+def test_what_is_no_pair_is_refused_and_what_is_before_it_is_published(wrong: Any) -> None:
+    @story
+    async def told() -> None:
+        async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+            async with session.publisher("quotes") as publisher:
+                with pytest.raises(UsageError):
+                    await publisher.publish_many([({"n": 1}, b""), wrong])
+            found = [event async for event in session.read("quotes")]
+            assert [event.attributes for event in found] == [{"n": 1}]
+
+    told()
+
+
+def test_the_synchronous_session_is_opened_once_and_stays_open() -> None:
+    from gapless.testing import SyncOverlay
+
+    with SyncOverlay(on_disk=False) as overlay, gapless.connect_sync(overlay.url()) as session:
+        with pytest.raises(UsageError, match="opened already"):
+            session.open()
+        assert session.partitions() == ()
