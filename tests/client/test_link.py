@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from random import Random
 
 import pytest
 
@@ -239,3 +241,23 @@ async def test_a_read_of_what_the_log_has_lost_is_a_gap() -> None:
         del broker.answers[ReadLog]
         with pytest.raises(DeadlineError, match="did not answer"):
             _ = [event async for event in session.read("quotes", deadline=0.02)]
+
+
+class Counted(gapless.Backoff, frozen=True, kw_only=True):
+    """Says how often waits began anew."""
+
+    starts: list[int]
+
+    def waits(self, random: Random) -> Iterator[float]:
+        self.starts.append(len(self.starts))
+        return super().waits(random)
+
+
+@story
+async def test_a_broker_that_greets_and_sends_away_is_waited_for_longer_each_time() -> None:
+    backoff = Counted(first_s=0.001, longest_s=60.0, starts=[])
+    async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=backoff):
+        for number in range(1, 4):
+            broker.visit.tell(Goodbye(Farewell.DISMISSED, "not you"))
+            await soon(lambda: len(broker.visits) == number + 1)  # noqa: B023 - awaited at once
+        assert backoff.starts == [0]

@@ -190,12 +190,16 @@ class Link:
     async def _keep(self) -> None:
         """Connect, again and again, the first address first and then the one that answered last."""
         with contextlib.suppress(GaplessError):  # it is over, and everybody was told
+            backoff, loop = self._options.backoff, asyncio.get_running_loop()
+            waits = backoff.waits(self._random)
             while self._error is None:
-                waits = self._options.backoff.waits(self._random)
                 while not await self._round():  # noqa: ASYNC110  # nothing would set an event
                     await asyncio.sleep(next(waits))
+                since = loop.time()
                 while self.is_up:
                     await self.change()
+                if loop.time() - since > backoff.longest_s:
+                    waits = backoff.waits(self._random)
                 # also after a connection that worked: a broker that turns us away is not stormed
                 await asyncio.sleep(next(waits))
 
