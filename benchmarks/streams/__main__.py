@@ -39,7 +39,7 @@ class Scope:
     memory_events: int
 
 
-FULL: Final = Scope(3, 600_000, 100_000, 1_000, 10_000, 10.0, 1_500_000)
+FULL: Final = Scope(2, 600_000, 100_000, 1_000, 10_000, 10.0, 1_500_000)
 QUICK: Final = Scope(1, 50_000, 10_000, 100, 500, 2.0, 100_000)
 
 

@@ -19,7 +19,7 @@ import uvloop
 import gapless
 from benchmarks.streams.relay import decode, encode
 from benchmarks.streams.workload import Quote, quotes
-from gapless.client import Subscription
+from gapless.client import Session, Subscription
 from gapless.wire.frames import Splitter
 
 __all__ = [
@@ -42,6 +42,9 @@ DIFFERENT_QUOTES: Final = 10_000
 
 SILENCE_S: Final = 3.0
 """At best effort the end may be lost: a subscriber that hears nothing for so long has heard all."""
+
+TOGETHER: Final = 250
+"""Subscriptions that are asked for at once."""
 
 Reports: TypeAlias = "Queue[Any]"
 
@@ -213,7 +216,7 @@ async def subscriber(
                 done.set()
 
     async with gapless.connect(url, deadline=120) as session:
-        lines = [await session.subscribe(text).__aenter__() for text in texts]
+        lines = await _subscribed(session, texts)
         tasks = [asyncio.create_task(consume(line)) for line in lines]
         reports.put("ready")
         while not done.is_set():
@@ -230,11 +233,19 @@ async def subscriber(
     return Saw(seen, first, last, time.process_time(), ages)
 
 
+async def _subscribed(session: Session, texts: list[str]) -> list[Subscription]:
+    """Subscribe to many things, some at once."""
+    lines: list[Subscription] = []
+    for first in range(0, len(texts), TOGETHER):
+        some = [session.subscribe(text) for text in texts[first : first + TOGETHER]]
+        lines += await asyncio.gather(*(each.__aenter__() for each in some))
+    return lines
+
+
 async def idler(reports: Reports, go: Signal, url: str, texts: list[str]) -> Saw:
     """Have subscriptions that match nothing, until the word to go is given."""
     async with gapless.connect(url, deadline=300) as session:
-        for text in texts:
-            await session.subscribe(text).__aenter__()
+        await _subscribed(session, texts)
         reports.put("ready")
         await _signalled(go)
     return Saw(0, 0.0, 0.0, 0.0, [])

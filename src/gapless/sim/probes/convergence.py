@@ -146,6 +146,8 @@ class Convergence(Invariant):
         """Look whether what a host reports has come to the pubend's row of it."""
         if any(strand.subscription.durable for strand in subend.strands.values()):
             return  # its clients decide
+        if len(hosted.membership.rows()) > self.insight.parameters.ack_groups:
+            return  # hosts share a group on the way, and the slowest speaks for all (R52)
         row = hosted.membership.row(machine.context.identity.shb)
         if row is not None and hosted.top - row.floor <= self._floor_lag_us:
             self._reported.add(key)
