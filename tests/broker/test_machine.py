@@ -9,6 +9,8 @@ from gapless.broker.machine import next_life
 from gapless.core.ids import Join, PubendId, VirtualTime
 from gapless.core.machine import (
     Asked,
+    ClientFree,
+    ClientFull,
     ClientUp,
     Effect,
     Event,
@@ -372,3 +374,19 @@ def test_the_host_of_a_broker_is_a_member_of_its_own_pubend() -> None:
     row = world.member("p", P, "p")
     assert row is not None
     assert row.shb == shb("p")
+
+
+def test_a_client_whose_connection_is_full_is_sent_nothing_and_then_everything() -> None:
+    world = Desk("p-n")
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE")
+    y = world.subscriber("n", "y", "TRUE")
+    world.run(s=1)
+    world.happen("n", ClientFull(x.name))
+    for number in range(3):
+        ann.publish(f"e{number}")
+    world.run(s=1)
+    assert (x.events, y.events) == ([], ["e0", "e1", "e2"])
+    world.happen("n", ClientFree(x.name))
+    world.run(ms=10)
+    assert x.events == ["e0", "e1", "e2"]

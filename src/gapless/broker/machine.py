@@ -17,6 +17,8 @@ from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.machine import (
     Asked,
     ClientDown,
+    ClientFree,
+    ClientFull,
     ClientUp,
     Context,
     Effect,
@@ -268,6 +270,10 @@ class Broker:
                 self.router.hold_back(peer)
             case LinkFree(peer):
                 self.router.go_on(peer)
+            case ClientFull(client):
+                self.host.hold_back(client)
+            case ClientFree(client):
+                self.host.go_on(client)
             case ClientDown(client):
                 self.calls.client_down(client)
                 self.readers.client_down(client)

@@ -26,6 +26,8 @@ from gapless.core.parameters import Parameters
 __all__ = [
     "Asked",
     "ClientDown",
+    "ClientFree",
+    "ClientFull",
     "ClientUp",
     "Context",
     "Dismiss",
@@ -121,6 +123,18 @@ class ClientDown(msgspec.Struct, frozen=True):
     client: str
 
 
+class ClientFull(msgspec.Struct, frozen=True):
+    """More waits to be read by a client than ``queue_bytes_max``; what it is told now waits too."""
+
+    client: str
+
+
+class ClientFree(msgspec.Struct, frozen=True):
+    """What waited to be read by a client is mostly read."""
+
+    client: str
+
+
 class Asked(msgspec.Struct, frozen=True):
     """A client asks for something."""
 
@@ -157,6 +171,8 @@ Event: TypeAlias = (
     | Received
     | ClientUp
     | ClientDown
+    | ClientFull
+    | ClientFree
     | Asked
     | Stopping
     | Written

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import PubendId
-from gapless.core.machine import Asked, ClientDown, ClientUp, Event
+from gapless.core.machine import Asked, ClientDown, ClientFree, ClientFull, ClientUp, Event
 from gapless.core.parameters import Parameters
 from gapless.messages.clients import Delivery, Publish, Published
 from gapless.messages.streams import Publication
@@ -108,12 +108,14 @@ class ClientSession:
         """It does not read as fast as it is told; it has the time of some beats to catch up."""
         loop = asyncio.get_running_loop()
         self._stalled = loop.call_later(self._clients.patience_s, self._give_up)
+        self._clients.happen(ClientFull(self.name))
 
     def free(self) -> None:
         """It has caught up."""
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
+            self._clients.happen(ClientFree(self.name))
 
     def _give_up(self) -> None:
         waiting = self.connection.waiting_bytes

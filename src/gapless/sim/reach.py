@@ -25,6 +25,7 @@ OUT_OF_REACH: Final[dict[str, str]] = {
     "announcement went in a circle": _TREE,
     "acknowledgement from before a seek": _OPERATORS,
     "another protocol": "all brokers are of one version",
+    "client held back": "connections of clients hold any number of bytes here",
     "answer to another question": _LIES,
     "feed moved": _BYPASS,
     "message of no room": _LIES,

@@ -15,6 +15,8 @@ from typing import Any
 from gapless.core.machine import (
     Asked,
     ClientDown,
+    ClientFree,
+    ClientFull,
     ClientUp,
     Fetched,
     LinkDown,
@@ -39,6 +41,8 @@ EVENT_CODES: dict[type, int] = {
     LinkDown: 8,
     LinkFull: 9,
     LinkFree: 10,
+    ClientFull: 11,
+    ClientFree: 12,
 }
 
 

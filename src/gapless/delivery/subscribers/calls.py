@@ -209,6 +209,7 @@ class Calls:
     def client_down(self, client: str) -> None:
         """A client is gone."""
         self._arrivals.pop(client, None)
+        self._host.go_on(client)
         for subscription in [*self._by_client.get(client, {}).values()]:
             self.disconnect(subscription)
         self._by_client.pop(client, None)

@@ -104,6 +104,8 @@ class SubscriberHost:
         self._behind: dict[str, tuple[Subscription, int]] = {}
         """Subscriptions that are not durable and could not keep up, and since when."""
         self._slow: list[Subscription] = []
+        self._full: set[str] = set()
+        """Clients whose connections take no more now; what they are owed waits here."""
         context.after(self._review_us, self._review)
 
     @property
@@ -344,6 +346,23 @@ class SubscriberHost:
     def touch(self, subscription: Subscription) -> None:
         """Look at a subscription when the step ends."""
         self._touched[subscription.name] = subscription
+
+    def takes_more(self, client: str | None) -> bool:
+        """Say whether a client is there whose connection can take more."""
+        return client is not None and client not in self._full
+
+    def hold_back(self, client: str) -> None:
+        """Send a client no events until it has read what waits for it, whatever credit it gave."""
+        self.context.mark("client held back")
+        self._full.add(client)
+
+    def go_on(self, client: str) -> None:
+        """Send to a client again; also when it is gone."""
+        if client in self._full:
+            self._full.remove(client)
+            for subscription in self.subscriptions.values():
+                if subscription.client == client:
+                    self.touch(subscription)
 
     def fell_behind(self, subscription: Subscription) -> None:
         """Note that a subscription that is not durable has to read the log."""

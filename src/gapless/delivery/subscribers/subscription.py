@@ -130,7 +130,7 @@ class Subscription:
         """
         if self.client is None:
             return
-        if self.answer is None:
+        if self.answer is None and self.host.takes_more(self.client):
             runs = Runs()
             if self.order is Order.TOTAL:
                 self._drain_merged(runs)
