@@ -1,6 +1,6 @@
-"""Run all measurements: ``python -m benchmarks.streams [--quick]``.
+"""Run all measurements: ``python -m benchmarks.streams [--quick] [--rounds N]``.
 
-The whole run takes about five minutes and writes ``benchmarks/results/streams.{md,json,png}``.
+The whole run takes about eight minutes and writes ``benchmarks/results/streams.{md,json,png}``.
 ``--quick`` takes few events and writes nothing.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rich.console import Console
@@ -39,7 +39,7 @@ class Scope:
     memory_events: int
 
 
-FULL: Final = Scope(2, 600_000, 100_000, 1_000, 10_000, 10.0, 1_500_000)
+FULL: Final = Scope(3, 600_000, 100_000, 1_000, 10_000, 10.0, 1_500_000)
 QUICK: Final = Scope(1, 50_000, 10_000, 100, 500, 2.0, 100_000)
 
 
@@ -77,9 +77,13 @@ def main() -> None:
     """Measure, show, and write unless it was quick."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few events; writes nothing")
-    quick = parser.parse_args().quick
+    parser.add_argument("--rounds", type=int, help="how often each contender takes its turn")
+    given = parser.parse_args()
+    quick, scope = given.quick, QUICK if given.quick else FULL
+    if given.rounds:
+        scope = replace(scope, rounds=given.rounds)
     console = Console()
-    found = asyncio.run(measure(QUICK if quick else FULL, console))
+    found = asyncio.run(measure(scope, console))
     console.print(Markdown(report.markdown(found)))
     if not quick:
         report.write(found)
