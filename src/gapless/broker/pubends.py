@@ -288,7 +288,7 @@ class Pubends:
         )
         # its stream begins now: before that nothing can have been, and nothing is missed
         began = max(0, min(self._context.clock, self._broker.sessions.clock_view()))
-        record = PubendRecord(pubend, properties, 1, began, 0, began=began)
+        record = PubendRecord(pubend, properties, 1, began, began)
 
         def made() -> None:
             self._host(record, [], [], [], [])

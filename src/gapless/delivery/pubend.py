@@ -444,9 +444,7 @@ class Pubend(StreamEnd):
         """
         latest = self._latest
         last_event = max(self._publishers.logged[0], latest.last_event)
-        if last_event <= latest.released or up_to <= latest.began:
-            return latest.gone
-        return min(last_event, up_to)
+        return latest.gone if last_event <= latest.released else min(last_event, up_to)
 
     def _forget_regimes(self, up_to: Tick) -> list[Erase]:
         """Forget regimes whose last tick is released; return the changes on disk."""

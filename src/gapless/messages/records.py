@@ -97,8 +97,6 @@ class PubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The last tick that may have held an event and is released; what is above it was silence."""
     last_event: Tick = 0
     """Not below the last event of every publisher that was forgotten."""
-    began: Tick = 0
-    """The stream begins above this: no event was ever at it or below."""
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -79,18 +79,5 @@ REGRESSIONS: tuple[Regression, ...] = (
             ':0.0,"roam":0.5}'
         ),
     ),
-    Regression(
-        "a new stream that had released what was never there was not started on",
-        json=(
-            '{"seed":1077,"cells":5,"shape":"star","fan_out":4,"pace":0.2,"network":"datagram","d'
-            'elay_us_min":50,"delay_us_max":10000,"half_open":0.8,"stall":0.8,"sync_us_max":1000,'
-            '"together":true,"survive":1.0,"torn":0.0,"clock_error_us":10000000,"rates":{"crash":'
-            '2.0,"crash inside a sync":0.75,"cut":0.75,"one-way cut":2.0,"permanent cut":0.75,"cl'
-            'ock jump":2.0,"client loss":0.25},"quiet":0.4,"down_ms_max":1600,"whole_core":1.0,"s'
-            'afety_ms":6000,"liveness_ms":60000,"pubends":3,"publishers":5,"subscribers":8,"publi'
-            'sh_rate":20.0,"batch_max":8,"churn_rate":1.5,"total":0.5,"late_pubends":0.6,"outside'
-            '":0.0,"amnesia":0.3,"credit_max":5,"retention_s":3600}'
-        ),
-    ),
 )
 """Newest last."""
