@@ -42,6 +42,11 @@ class CatchUp:
         self.fault = ""
         """Why the log cannot be read where the strand is; it is tried again and again (P8)."""
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether a read is under way."""
+        return self._errand is not None
+
     def pump(self) -> None:
         """Go on reading, or join the live stream."""
         strand = self._strand

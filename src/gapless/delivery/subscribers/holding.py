@@ -95,8 +95,8 @@ class Holding:
         if self.is_safe and above is not None and strand.kept_from >= above:
             self.release()
             strand.subscription.dirty = True
-        elif due or (not self.kept and strand.subscription.client is None):
-            self._refresh_now()
+        elif due or (not self.kept and not strand.catch_up.is_reading):
+            self._refresh_now()  # no read of the strand's own will have it kept
 
     def _refresh_now(self) -> None:
         """Raise the hold to what is still needed, by a read of nothing."""
