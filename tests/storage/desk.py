@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Self
 
@@ -34,8 +34,10 @@ class Desk:
         *,
         durable: bool = False,
         before_report: Callable[[list[Written | Fetched]], None] = lambda _: None,
+        after_report: Callable[[list[Written | Fetched]], None] = lambda _: None,
     ) -> None:
         self._before_report = before_report
+        self._after_report = after_report
         self._answers: SimpleQueue[Written | Fetched | StorageError] = SimpleQueue()
         self._ticket = 0
         self.failures: SimpleQueue[StorageError] = SimpleQueue()
@@ -64,6 +66,7 @@ class Desk:
         self.calls.append(len(events))
         for event in events:
             self._answers.put(event)
+        self._after_report(events)
 
     def _failed(self, error: StorageError) -> None:
         self.failures.put(error)
@@ -96,6 +99,12 @@ class Desk:
             self._take()
         return self._fetched[ticket]
 
+    def is_answered(self, ticket: int, within_s: float) -> bool:
+        """Say whether a fetch is answered, after a while if it is not."""
+        with suppress(Empty):
+            self._take(within_s)
+        return ticket in self._fetched
+
     def wait_for(self, ticket: int) -> None:
         """Wait until a write is durable; raise the failure if there is one."""
         while ticket not in self.written:
@@ -111,8 +120,8 @@ class Desk:
         """Wait for the failure."""
         return self.failures.get(timeout=PATIENCE_S)
 
-    def _take(self) -> None:
-        event = self._answers.get(timeout=PATIENCE_S)
+    def _take(self, patience_s: float = PATIENCE_S) -> None:
+        event = self._answers.get(timeout=patience_s)
         if isinstance(event, StorageError):
             raise event
         if isinstance(event, Written):

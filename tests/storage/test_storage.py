@@ -13,6 +13,7 @@ from gapless.core.machine import Fetched, Write, Written
 from gapless.messages.clients import Begin, BeginKind, Order
 from gapless.messages.overlay import PubendProperties
 from gapless.messages.records import (
+    CommitRecord,
     Erase,
     HoldRecord,
     JoinRecord,
@@ -24,13 +25,14 @@ from gapless.messages.records import (
     Record,
     RegimeRecord,
     SegmentRecord,
+    StagedRecord,
     Store,
     SubscriptionRecord,
     Trim,
 )
 from gapless.messages.requests import HoldId
 from gapless.storage import Storage
-from tests.storage.desk import PATIENCE_S, QUOTES, TRADES, Desk, append, execute, firsts, row
+from tests.storage.desk import ALL, PATIENCE_S, QUOTES, TRADES, Desk, append, execute, firsts, row
 
 HOST = ShbId("b", "c")
 TIME = VirtualTime(4, 7)
@@ -42,6 +44,8 @@ RECORDS: tuple[Record, ...] = (
     MemberRecord(QUOTES, HOST, Join(4, 1), TIME, durable=True, parked=False, floor=12),
     HoldRecord(TRADES, HoldId(HOST, "s"), 44, 5),
     PublisherRecord(TRADES, "p", 3, 1_000, ((999, 50, 2),), 8, 77),
+    StagedRecord(TRADES, "w", 7, 2, "a", 1, b"events"),
+    CommitRecord(TRADES, "w", 6, 40, 49, 10, 1_010, 9),
     JoinRecord(PubendId("far#away"), Join(4, 2)),
     SubscriptionRecord(
         "s",
@@ -216,11 +220,27 @@ def test_a_fetch_shows_no_row_whose_write_was_not_reported(tmp_path: Path) -> No
         desk.write(append(10))
         desk.ask(append(20))
         assert gate.reached.wait(PATIENCE_S)
-        assert firsts(desk.fetch(TRADES)) == [10]
+        fetch = desk.ask_fetch(TRADES, 0, ALL)
+        assert not desk.is_answered(fetch, within_s=0.1)
         gate.open()
-        desk.wait_for(2)
-        desk.write(append(30))
-        assert firsts(desk.fetch(TRADES)) == [10, 20, 30]
+        assert firsts(desk.answer(fetch)) == [10, 20]
+        assert 2 in desk.written
+
+
+def test_who_heard_of_a_write_and_fetches_finds_its_rows(tmp_path: Path) -> None:
+    gate = Gate()
+
+    def hold_second(events: list[Written | Fetched]) -> None:
+        if Written(2) in events:
+            gate.hold()
+
+    with Desk(tmp_path, after_report=hold_second) as desk:
+        desk.write(append(10))
+        desk.write(append(20))
+        fetch = desk.ask_fetch(TRADES, 0, ALL)
+        desk.is_answered(fetch, within_s=0.1)  # if it does not wait for the rows, it is wrong
+        gate.open()
+        assert firsts(desk.answer(fetch)) == [10, 20]
 
 
 def test_closing_writes_and_answers_what_was_asked(tmp_path: Path) -> None:

@@ -38,7 +38,9 @@ __all__ = [
     "walk_records",
 ]
 
-_OF_PUBENDS = frozenset({"pubend", "regime", "member", "hold", "publisher", "join"})
+_OF_PUBENDS = frozenset(
+    {"pubend", "regime", "member", "hold", "early host", "publisher", "join", "staged", "commit"}
+)
 """Kinds of records whose key names a pubend next."""
 
 _NEXT_LABEL = (

@@ -137,7 +137,10 @@ def storage_error(error: Exception, what: str) -> StorageError:
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
-        return DiskFullError(f"{what}: no space is left on the disk ({error}, {name})")
+        return DiskFullError(
+            f"{what}: no space is left on the disk ({error}, {name}); "
+            "make room and start the broker again: what was acknowledged is there"
+        )
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return DamagedError(f"{what}: the database is damaged ({error}, {name})")
     return StorageError(f"{what}: {error} ({name})")

@@ -16,7 +16,7 @@ import msgspec
 from gapless.core.errors import StorageError
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetch, Fetched, Write, Written
-from gapless.messages.records import Append, LogRow, Trim
+from gapless.messages.records import Append, LogRow, StagedRecord, Store, Trim
 from gapless.storage.codec import NOTHING, Mark, StoredRow, encode_row, label_of
 from gapless.storage.group import Group, QueuedChange, QueuedRow, QueuedWrite
 from gapless.storage.loading import Loaded, load_marks, load_records
@@ -96,6 +96,10 @@ class Storage:
         self._fetches: SimpleQueue[Fetch | None] = SimpleQueue()
         self._reading = threading.Lock()
         """Held while a fetch is read, so that the writer can keep fetches away from the WAL."""
+        self._reporting = threading.Lock()
+        """Held while writes are reported and their rows are let be seen, so that both happen at once:
+        who heard of a write and fetches finds its rows, and no row is found before its write is
+        reported."""
         self._failing = threading.Lock()
         self._failure: StorageError | None = None
         self._closed = False
@@ -170,6 +174,8 @@ class Storage:
                 mark = self._asked_mark(change.pubend)
                 self._asked[change.pubend] = mark._replace(trimmed=max(mark.trimmed, change.up_to))
             size += _RECORD_BYTES
+            if type(change) is Store and type(change.record) is StagedRecord:
+                size += len(change.record.events)
             changes.append(change)
         self._bytes_asked += size
         self._writes.put(QueuedWrite(write.ticket, tuple(changes), size))
@@ -274,12 +280,12 @@ class Storage:
     def _report(self, batch: list[QueuedWrite], group: Group) -> None:
         size = sum(write.size for write in batch)
         self._bytes_done += size
-        if batch:
-            self._written += len(batch)
-            self._commits += 1
-            self._on_done([Written(write.ticket) for write in batch])
-        # only now may fetches see these rows
-        self._reported.update(group.marks)
+        with self._reporting:
+            if batch:
+                self._written += len(batch)
+                self._commits += 1
+                self._on_done([Written(write.ticket) for write in batch])
+            self._reported.update(group.marks)
         for pubend in group.trimmed:
             self._upkeep.trimmed(group.marks[pubend])
         if self._wal_watch.is_large(size):
@@ -298,7 +304,8 @@ class Storage:
         return True
 
     def _found(self, fetch: Fetch) -> Found:
-        mark = self._reported.get(fetch.pubend)
+        with self._reporting:
+            mark = self._reported.get(fetch.pubend)
         if mark is None:
             problem = self._damaged_logs.get(fetch.pubend)
             return Found((), problem, complete=problem is None)
