@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gapless.cli.main import EXIT_REFUSED, EXIT_WRONG_INPUT, main
+from gapless.testing import SyncOverlay
 from tests.cli.overlays import Overlay, event, events, gapless, overlay, running, until
 
 Captured = pytest.CaptureFixture[str]
@@ -95,8 +96,20 @@ def test_partitions_are_listed(brokers: Overlay, capsys: Captured) -> None:
 def test_a_broker_that_is_alive_is_not_retired(brokers: Overlay, capsys: Captured) -> None:
     assert main(["retire", "b2", "--cell", "c2", "--to", brokers.url()]) == EXIT_REFUSED
     assert "the broker b2 is alive" in capsys.readouterr().err
-    document = shown(capsys, "retire", "b9", "--cell", "c9", "--to", brokers.url())
-    assert document == {"retired": "b9", "cell": "c9"}
+
+
+def test_a_broker_that_nobody_knows_is_not_retired(brokers: Overlay, capsys: Captured) -> None:
+    assert main(["retire", "b9", "--cell", "c9", "--to", brokers.url()]) == EXIT_REFUSED
+    said = " ".join(capsys.readouterr().err.split())
+    assert "no broker b9 in the cell c9 is known here; known are b2 in c2" in said
+
+
+def test_a_broker_that_is_gone_is_retired(capsys: Captured) -> None:
+    with SyncOverlay("line:2", on_disk=False) as brokers:
+        brokers.kill("b2")
+        retire = ["retire", "b2", "--cell", "c2", "--to", brokers.url("b1"), "--json"]
+        until(lambda: main(retire) == 0)
+        assert json.loads(capsys.readouterr().out) == {"retired": "b2", "cell": "c2"}
 
 
 # --- durable subscriptions ------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -28,6 +29,13 @@ __all__ = ["gapless_overlay", "gapless_session"]
 
 Session = gapless.client.SyncSession
 DESK: Any = {"durable": "desk", "start": "earliest"}
+
+
+def until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.001)
 
 
 def test_events_go_in_and_come_out(gapless_session: Session) -> None:
@@ -88,6 +96,38 @@ def test_filters_change_and_places_are_sought(gapless_session: Session) -> None:
             assert switch >= places[1]
             publisher.publish_many([{"n": 50}, {"n": 150}])
             assert next(events).attributes["n"] == 150
+
+
+def test_a_thread_that_waits_for_an_event_gets_what_another_has_sought(
+    gapless_session: Session,
+) -> None:
+    with gapless_session.publisher("quotes") as publisher:
+        publisher.publish_many({"n": n} for n in range(3))
+        with (
+            gapless_session.subscribe("", start="earliest") as events,
+            ThreadPoolExecutor(1) as one,
+        ):
+            first, _, last = (next(events) for _ in range(3))
+            waiting = one.submit(lambda: [next(events).attributes["n"] for _ in range(3)])
+            until(lambda: events._coming is not None)
+            assert events.position == last.position
+            events.seek(first.position)
+            publisher.publish({"n": 3})
+            assert waiting.result() == [1, 2, 3]
+
+
+def test_a_thread_that_waits_loses_nothing_when_the_place_stays(gapless_session: Session) -> None:
+    with (
+        gapless_session.publisher("quotes") as publisher,
+        gapless_session.subscribe("") as events,
+        ThreadPoolExecutor(1) as one,
+    ):
+        waiting = one.submit(lambda: [next(events).attributes["n"] for _ in range(200)])
+        for n in range(200):
+            publisher.publish({"n": n})
+            if n % 10 == 0:
+                events.seek({})
+        assert waiting.result() == [*range(200)]
 
 
 def test_several_threads_share_a_session(gapless_session: Session) -> None:

@@ -75,7 +75,7 @@ def test_delta_is_that_of_the_overlay(tmp_path: Path) -> None:
         ('name = "b1"\ndata = "d"\nport = 1', "no key `port`; there are name, data, overlay"),
         ('name = "b1"\ndata = 5', "at `data`"),
         ('name = "b1"\ndata = "d"\n[log]\nlevel = "loud"', "at `log.level`"),
-        ('name = "b1"\ndata = "d"\n[log]\nfile = "x"', "at `log`"),
+        ('name = "b1"\ndata = "d"\n[log]\npath = "x"', "at `log`"),
         ('name = "b1"\ndata = "d"\nlisten = "nowhere:port"', "host:port"),
         ('name = "b1"\ndata = "d"\nlisten = "x:99999"', "host:port"),
         ('name = "b1"\ndata = "d"\n[parameters]\nheartbeat = 1', "no parameter heartbeat"),

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gapless.client import connect
 from gapless.core.errors import DiskFullError, InUseError, UsageError
 from gapless.core.machine import Asked, Event, Moment
 from gapless.core.parameters import Parameters
 from gapless.runtime import Address, MachineError, Node, Settings
+from gapless.runtime.logs import TextLines
+from gapless.storage import Storage
 from gapless.wire import Farewell
 from tests.runtime.nodes import LOOPS, run, until, world
 from tests.runtime.raw_client import RawClient
@@ -111,6 +116,41 @@ def test_a_disk_that_fails_ends_the_broker(tmp_path: Path) -> None:
             assert await client.goodbye_or_reset() is None
 
     run(scenario())
+
+
+def fill_disk(node: Node) -> None:
+    """Let no file of a broker grow by more than a few pages."""
+    store = node.disk._store
+    assert isinstance(store, Storage)
+    pages = store._writer.execute("PRAGMA page_count").fetchone()[0]
+    store._writer.execute(f"PRAGMA max_page_count={pages + 2}")
+
+
+def test_a_full_disk_is_told_in_one_line_and_with_room_again_nothing_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> list[int]:
+        async with world(data=tmp_path) as brokers:
+            node = brokers["b1"]
+            listen = node.address
+            async with connect(node.url) as session, session.publisher("trades") as publisher:
+                await publisher.publish({"n": 1})
+                fill_disk(node)
+                waiting = asyncio.ensure_future(publisher.publish({"n": 2}, bytes(100_000)))
+                await until(lambda: node.failure)
+                await node.stop()
+                await brokers.start("b1", listen=listen)
+                await waiting
+                return [int(event.attributes["n"]) async for event in session.read("trades")]
+
+    with caplog.at_level(logging.ERROR, "gapless"):
+        assert run(scenario()) == [1, 2]
+    (record,) = caplog.records
+    line = TextLines().format(record)
+    assert "\n" not in line
+    assert "no space is left on the disk" in line
+    assert "make room and start the broker again" in line
+    assert re.search(r'refused="writes that were not acknowledged: [1-9]', line)
 
 
 def test_a_broker_says_so_when_it_is_open_to_other_computers(

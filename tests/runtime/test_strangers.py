@@ -130,6 +130,44 @@ def test_a_connection_beyond_the_limit_is_turned_away_until_another_goes() -> No
     run(scenario())
 
 
+def test_newcomers_count_and_the_one_that_is_silent_for_longest_makes_room() -> None:
+    async def scenario() -> None:
+        async with world(parameters=Parameters(connections_max=3)) as brokers:
+            node = brokers["b1"]
+            async with RawClient(node.url) as client:
+                silent = [RawClient(node.url) for _ in range(3)]
+                for each in silent:
+                    await each.connect()
+                goodbye = await silent[0].goodbye()
+                assert goodbye.farewell is Farewell.TOO_MANY
+                assert "connections_max = 3" in goodbye.reason
+                await until(lambda: len(node.door.newcomers) == 2)
+                assert node.door.refused == 1
+                await client.subscribe("all")
+                for each in silent:
+                    await each.close()
+            await until(lambda: not node.door.newcomers)
+
+    run(scenario())
+
+
+def test_where_all_connections_are_taken_one_newcomer_can_still_say_who_it_is() -> None:
+    async def scenario() -> None:
+        async with world("line:2", parameters=Parameters(connections_max=1)) as brokers:
+            node = brokers["b2"]
+            await brokers["b1"].kill()
+            await until(lambda: not node.links.open_peers)
+            async with RawClient(node.url):
+                silent = RawClient(node.url)
+                await silent.connect()
+                await until(lambda: node.door.newcomers)
+                await brokers.start("b1")
+                await until(lambda: node.links.open_peers == ["b1"])
+                await silent.close()
+
+    run(scenario())
+
+
 def test_who_does_not_introduce_itself_is_let_go() -> None:
     async def scenario() -> None:
         async with world(parameters=Parameters(greeting_ms=20)) as brokers:

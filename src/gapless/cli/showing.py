@@ -303,7 +303,8 @@ def retire(
 ) -> None:
     """Say that a broker will never return: nobody keeps anything for its subscribers any more.
 
-    What its durable subscribers have not got is lost to them. A broker that is alive is refused.
+    What its durable subscribers have not got is lost to them. A broker that is alive is refused, and
+    one that the asked broker knows nothing of.
     """
     from gapless.messages.clients import RetireHost
 

@@ -25,8 +25,10 @@ Invariants
 What is where
 -------------
 - :mod:`.session`: ``connect`` and what a session offers
-- :mod:`.publisher`, :mod:`.batches`: events on their way to a pubend
-- :mod:`.subscription`, :mod:`.prefetch`: events on their way to the program
+- :mod:`.publisher`, :mod:`.outbox`, :mod:`.batches`: events on their way to a pubend
+- :mod:`.stager`: events that a commit publishes all at once
+- :mod:`.subscription`, :mod:`.inbox`, :mod:`.prefetch`: events on their way to the program
+- :mod:`.settings`: what a subscription is asked for
 - :mod:`.reading`, :mod:`.starts`: ranges of a log, and where to begin
 - :mod:`.link`, :mod:`.connection`, :mod:`.addresses`, :mod:`.options`: brokers and patience
 - :mod:`.event`, :mod:`.position`: what the program holds in its hands
@@ -38,15 +40,19 @@ from gapless.client.options import Backoff
 from gapless.client.position import Position
 from gapless.client.publisher import Publisher
 from gapless.client.session import Session, connect
+from gapless.client.stager import Committed, StagedPart, Stager
 from gapless.client.subscription import Subscription
 from gapless.client.sync import SyncPublisher, SyncSession, SyncSubscription, connect_sync
 
 __all__ = [
     "Backoff",
+    "Committed",
     "Event",
     "Position",
     "Publisher",
     "Session",
+    "StagedPart",
+    "Stager",
     "Subscription",
     "SyncPublisher",
     "SyncSession",

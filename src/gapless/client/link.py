@@ -34,7 +34,16 @@ from gapless.core.errors import (
     TakenOverError,
     UnavailableError,
 )
-from gapless.messages.clients import Cause, Delivery, Ended, Gap, Refused, Stalled, Started
+from gapless.messages.clients import (
+    Cause,
+    Delivery,
+    Ended,
+    Gap,
+    Progress,
+    Refused,
+    Stalled,
+    Started,
+)
 from gapless.wire import Farewell, Welcome
 
 __all__ = ["Link", "Listener", "Numbers", "User", "refusal"]
@@ -42,7 +51,7 @@ __all__ = ["Link", "Listener", "Numbers", "User", "refusal"]
 _FATAL: Final = {Farewell.NO_COMMON_VERSION, Farewell.NOT_EXPECTED}
 """Coming back as we are will not help."""
 
-_OF_SUBSCRIPTIONS: Final = frozenset({Delivery, Started, Stalled, Gap, Ended})
+_OF_SUBSCRIPTIONS: Final = frozenset({Delivery, Started, Stalled, Progress, Gap, Ended})
 """Notices that name a subscription and no request."""
 
 _DIAL_S: Final = 5.0
@@ -68,7 +77,7 @@ class Listener(Protocol):
     def delivered(self, notice: Delivery) -> None:
         """Events came."""
 
-    def told(self, notice: Started | Stalled | Gap | Ended) -> None:
+    def told(self, notice: Started | Stalled | Progress | Gap | Ended) -> None:
         """Something about the subscription itself came."""
 
 

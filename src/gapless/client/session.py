@@ -22,6 +22,7 @@ from gapless.client.options import DEADLINE_S, Backoff, Options, Unset, chosen
 from gapless.client.position import pubend_id
 from gapless.client.publisher import INFLIGHT_MAX, Publisher
 from gapless.client.reading import read_log
+from gapless.client.stager import Committed, StagedPart, Stager, commit_staged, drop_staged
 from gapless.client.starts import Start, begin_of
 from gapless.client.subscription import Acknowledge, OnGap, Settings, Subscription
 from gapless.content.filter import Filter
@@ -169,6 +170,11 @@ class Session:
         """The broker that the session is connected to now, if it is."""
         return None if self.main.welcome is None else self.main.welcome.broker
 
+    @property
+    def has_one_address(self) -> bool:
+        """Whether it knows one broker only."""
+        return len(self._addresses) == 1
+
     def _check(self) -> None:
         if self._is_over:
             raise ClosedError("the session is closed; connect again")
@@ -183,7 +189,7 @@ class Session:
     async def link_for(self, *, durable: bool) -> Link:
         """Return the link of a subscription."""
         self._check_open()
-        if not durable or len(self._addresses) == 1:
+        if not durable or self.has_one_address:
             return self.main
         welcome = await self.main.up()
         assert self.main.address is not None
@@ -201,7 +207,7 @@ class Session:
     async def call_at_home(self, request: Any, deadline: float | None) -> tuple[Link, Any]:
         """Ask the broker that has what is asked for; return the link to it, and the answer."""
         self._check_open()
-        if len(self._addresses) == 1:
+        if self.has_one_address:
             return self.main, await self.main.call(request, deadline)
         try:
             async with asyncio.timeout(deadline):
@@ -302,6 +308,54 @@ class Session:
         )
         name = durable or f"{self._options.name}-{self._token}-{self._next()}"
         return Subscription(self, name, wanted, settings)
+
+    # --- staging -------------------------------------------------------------------------------
+
+    def stager(
+        self,
+        pubend: str,
+        *,
+        writer: str,
+        batch: int,
+        partition: int = 0,
+        advertisement: str | Filter = "TRUE",
+        deadline: float | Unset | None = _UNSET,
+    ) -> Stager:
+        """Return what stages one attempt of a partition, to be entered; the pubend is made if need be.
+
+        For programs whose tasks may fail or run twice: what is staged is published when
+        :meth:`commit_staged` names it, and not otherwise. A ``writer`` numbers its batches, and commits
+        them in that order; its events have it as their publisher.
+        """
+        self._check()
+        return Stager(
+            self,
+            pubend,
+            writer=writer,
+            batch=batch,
+            partition=partition,
+            advertisement=advertisement,
+            deadline=chosen(deadline, self._options.deadline),
+        )
+
+    async def commit_staged(
+        self, parts: Iterable[StagedPart], *, deadline: float | Unset | None = _UNSET
+    ) -> Committed:
+        """Publish a batch whole: one part of each partition, in their order. Asked twice, done once.
+
+        Raises :class:`RefusedError` if something of it is not staged any more: then nothing was done,
+        and the batch has to be staged again. After :class:`OutcomeUnknownError`, ask again.
+        """
+        self._check_open()
+        return await commit_staged(self, parts, chosen(deadline, self._options.deadline))
+
+    async def drop_staged(
+        self, pubend: str, writer: str, batch: int, *, deadline: float | Unset | None = _UNSET
+    ) -> None:
+        """Have the broker forget what is staged of a batch; it would do so by itself in time."""
+        self._check_open()
+        seconds = chosen(deadline, self._options.deadline)
+        await drop_staged(self, pubend, writer, batch, seconds)
 
     def _next(self) -> int:
         self._count += 1

@@ -1,33 +1,27 @@
 """Subscriptions: matching events as an asynchronous iterator, resumed after every lost connection.
 
-Theory of operation. Over each new connection the subscription is asked for again, under the same
-name, from what was received; what waits to be handed out is kept. So nothing is lost and nothing
-comes twice, whatever connection it came on. A durable subscription is also kept by its broker, which
-is why it stays at that broker; one that is not durable goes on wherever the session connects.
+Here is what a program calls. What the broker is asked for over every connection, and what has come, is
+in the :mod:`.inbox`.
 
-States::
-
-    NEW --asked and answered--> STARTED --connection lost--> ASKED AGAIN --answered--> STARTED
-    any --closed, refused, taken over--> OVER
-
-*Seeking back in a durable subscription.* The broker resumes a durable subscription behind what is
-acknowledged. Who has sought back to before that must say so again after a reconnect; until that is
-answered there is no credit, so nothing comes from the wrong place.
+A durable subscription is also kept by its broker, which is why it stays at that broker; one that is
+not durable goes on wherever the session connects.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from gapless.client.event import Event
-from gapless.client.link import Link, refusal
+from gapless.client.inbox import Inbox
+from gapless.client.link import Link
 from gapless.client.options import Unset, chosen
 from gapless.client.position import Position
-from gapless.client.prefetch import Item, Lost, Prefetch
+from gapless.client.prefetch import Item, Lost
+from gapless.client.settings import Acknowledge, OnGap, Settings
 from gapless.client.starts import Start, begin_of
 from gapless.content.filter import Filter
 from gapless.core.errors import (
@@ -36,30 +30,14 @@ from gapless.core.errors import (
     GapError,
     GaplessError,
     RefusedError,
-    TakenOverError,
-    TooSlowError,
     UsageError,
 )
-from gapless.core.ids import PubendId
-from gapless.core.ticks import Tick
 from gapless.messages.clients import (
-    Ack,
     Begin,
     BeginKind,
-    Cause,
-    Credit,
-    Delivery,
-    Ended,
     FilterSet,
-    Gap,
-    Order,
-    PositionTuple,
-    Refused,
     Seek,
     SetFilter,
-    Stalled,
-    Started,
-    Subscribe,
     Subscribed,
     Unsubscribe,
     Unsubscribed,
@@ -70,52 +48,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Acknowledge", "OnGap", "Settings", "Subscription"]
 
-Acknowledge = Literal["auto", "manual"]
-OnGap = Literal["raise", "report"]
-
 ACK_S: Final = 0.2
 """How long what is done may wait for its acknowledgement, so that one message speaks for many."""
 
 GAPS_KEPT: Final = 1_000
 """Gaps that were reported and not raised; the oldest go first."""
 
-NUMBER_MAX: Final = 2**31 - 1
-"""No option is larger: neither events that may wait, nor seconds."""
-
 _NO_DEADLINE = Unset()
-
-
-class Settings:
-    """What a subscription was asked for, beside its filter."""
-
-    __slots__ = ("ack", "begin", "deadline", "durable", "expiry_s", "on_gap", "order", "prefetch")
-
-    def __init__(
-        self,
-        *,
-        durable: bool,
-        begin: Begin,
-        order: Order,
-        prefetch: int,
-        ack: Acknowledge,
-        on_gap: OnGap,
-        expiry_s: int,
-        deadline: float | None,
-    ) -> None:
-        _check_number("prefetch", prefetch)
-        _check_number("expiry_s", expiry_s)
-        if ack not in {"auto", "manual"}:
-            raise UsageError(f"ack is 'auto' or 'manual', not {ack!r}")
-        if on_gap not in {"raise", "report"}:
-            raise UsageError(f"on_gap is 'raise' or 'report', not {on_gap!r}")
-        self.durable = durable
-        self.begin = begin
-        self.order = order
-        self.prefetch = prefetch
-        self.ack = ack
-        self.on_gap = on_gap
-        self.expiry_s = expiry_s
-        self.deadline = deadline
 
 
 class Subscription:
@@ -131,55 +70,33 @@ class Subscription:
         self.name = name
         self.gaps: deque[GapError] = deque(maxlen=GAPS_KEPT)
         """Gaps that were met, if they are reported and not raised."""
-        self.waiting: dict[str, str] = {}
-        """Pubends of which nothing can come now, and why: it has not started there yet, or the log
-        is damaged there."""
         self.switched: Position | None = None
         """Of a durable one: from where on the filter that it was opened with surely governs."""
         self._session = session
-        self._text = _text_of(wanted)
         self._settings = settings
-        self._link: Link | None = None
-        self._prefetch = Prefetch(settings.prefetch)
-        self._is_started = False
-        """Whether it was ever answered."""
-        self._is_answered = False
-        """Whether it was answered on this connection."""
-        self._is_placed = False
-        """Whether it goes on from the right place on this connection."""
-        self._half = (settings.prefetch + 1) // 2
-        self._seeks = 0
-        """How often an operator had moved it when it was last answered."""
-        self._floor: dict[PubendId, Tick] = {}
-        """Streams that were sought back: up to here the broker would pass over what is owed."""
-        self._earliest: set[PubendId] = set()
-        """Streams that go on with the oldest that the log has: what it has lost is no gap."""
+        self._inbox = Inbox(name, _text_of(wanted), settings, on_end=self._ended)
+        self._prefetch = self._inbox.prefetch
         self._done: Item | None = None
-        self._acked: dict[PubendId, Tick] = {}
         self._auto = settings.durable and settings.ack == "auto"
         self._timer: asyncio.TimerHandle | None = None
-        self._arrived: asyncio.Future[None] | None = None
-        self._error: GaplessError | None = None
-        self._is_closed = False
         self._changing = asyncio.Lock()
 
     # --- opening and closing -------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         """Subscribe; return when it has started on all pubends that are in reach."""
-        if self._link is not None or self._is_closed:
+        inbox = self._inbox
+        if inbox.link is not None or inbox.is_over:
             raise ClosedError("a subscription is opened once; ask the session for another")
         deadline = self._settings.deadline
         try:
             async with asyncio.timeout(deadline):
-                link = self._link = await self._session.link_for(durable=self._settings.durable)
-                link.listen(self.name, self)
-                link.add(self)
-                while not self._is_started:
-                    self._check()
-                    await self._arrival()
+                inbox.open_over(await self._session.link_for(durable=self._settings.durable))
+                while not inbox.is_started:
+                    inbox.check()
+                    await inbox.arrival()
         except TimeoutError:
-            link = self._link or self._session.main
+            link = self._inbox.link or self._session.main
             error = link.late("Subscribe", deadline, sent=False)
             self._leave(error)
             raise error from None
@@ -190,7 +107,7 @@ class Subscription:
         if self._settings.durable:
             # it may be there already, with another filter
             try:
-                self.switched = await self._change_filter(self._text, deadline)
+                self.switched = await self._change_filter(inbox.text, deadline)
             except BaseException:
                 self._leave(ClosedError("the subscription was not opened"))
                 raise
@@ -210,67 +127,59 @@ class Subscription:
 
         If all that was handed out is ``done``, it is acknowledged, where that is automatic.
         """
-        if self._is_closed:
+        if self.is_over:
             return
         if done and self._prefetch.at is not None:
             self._done = self._prefetch.at
-        if self._auto and self._error is None:
+        if self._auto:
             self._acknowledge_done()
         self._leave(ClosedError("the subscription was closed"))
 
     def _leave(self, error: GaplessError) -> None:
         """End; the broker need not send any more, and keeps it if it is durable."""
-        if not (self._is_closed or self._settings.durable or self._link is None):
-            number = self._link.numbers.next()
-            self._link.ask(Unsubscribe(number, self.name), _ignore)
-        self._end(error)
+        link = self._inbox.link
+        if not (self.is_over or self._settings.durable or link is None):
+            number = link.numbers.next()
+            link.ask(Unsubscribe(number, self.name), _ignore)
+        self._inbox.end(error)
 
     async def unsubscribe(self, *, deadline: float | Unset | None = _NO_DEADLINE) -> None:
         """End it for good, also at the broker and on its disk."""
         link = self._opened()
         seconds = chosen(deadline, self._settings.deadline)
-        link.remove(self)
+        link.remove(self._inbox)
         try:
             answer = await link.call(Unsubscribe(0, self.name), seconds)
             Link.expect(answer, Unsubscribed)
         except GaplessError as error:
-            self._end(error)
+            self._inbox.end(error)
             raise
         finally:
-            self._end(ClosedError("the subscription was ended"))
+            self._inbox.end(ClosedError("the subscription was ended"))
 
-    def _end(self, error: GaplessError) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._error = self._error or error
-        self._prefetch.drop()
-        if self._link is not None:
-            self._link.remove(self)
-            self._link.stop_listening(self.name, self)
+    def _ended(self) -> None:
+        """It is over, for whatever reason."""
         if self._timer is not None:
             self._timer.cancel()
         self._session.closed(self)
-        self._wake()
-
-    def _fail(self, error: GaplessError) -> None:
-        """It is over, and not because its user wanted that."""
-        self._end(error)
 
     @property
     def is_over(self) -> bool:
         """Whether it was closed, or cannot go on."""
-        return self._is_closed
+        return self._inbox.is_over
 
-    def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
+    @property
+    def waiting(self) -> dict[str, str]:
+        """Pubends of which nothing can come now, and why: it has not started there yet, or the log
+        is damaged there.
+        """
+        return self._inbox.waiting
 
     def _opened(self) -> Link:
-        self._check()
-        if self._link is None:
+        self._inbox.check()
+        if self._inbox.link is None:
             raise ClosedError("open the subscription with 'async with' first")
-        return self._link
+        return self._inbox.link
 
     # --- events --------------------------------------------------------------------------------
 
@@ -279,17 +188,17 @@ class Subscription:
 
     async def __anext__(self) -> Event:
         """Return the next event; the one before is done."""
-        prefetch = self._prefetch
+        inbox, prefetch = self._inbox, self._prefetch
         if self._auto:
             self._note_done()
         while True:
             while not prefetch.queue:
-                if self._error is not None:
-                    self._stop()
-                await self._arrival()
+                if inbox.error is not None:
+                    self._stop(inbox.error)
+                await inbox.arrival()
             item = prefetch.pop()
-            if prefetch.free >= self._half:
-                self._give_credit()
+            if prefetch.free >= inbox.half:
+                inbox.give_credit()
             if type(item) is Event:
                 return item
             assert isinstance(item, Lost)
@@ -317,7 +226,7 @@ class Subscription:
         if most is not None and most < 1:
             raise UsageError(f"a batch has at least one event; {most} cannot be the most")
         seconds = chosen(deadline, self._settings.deadline)
-        prefetch = self._prefetch
+        inbox, prefetch = self._inbox, self._prefetch
         if self._auto:
             self._note_done()
         try:
@@ -325,16 +234,16 @@ class Subscription:
                 while True:
                     found = prefetch.pop_many(prefetch.bound if most is None else most)
                     if found:
-                        self._give_credit()
+                        inbox.give_credit()
                         return found
                     if prefetch.queue:
                         lost = prefetch.pop()
                         assert isinstance(lost, Lost)
                         self._meet(lost)
-                    elif self._error is not None:
-                        self._stop()
+                    elif inbox.error is not None:
+                        self._stop(inbox.error)
                     else:
-                        await self._arrival()
+                        await inbox.arrival()
         except TimeoutError:
             raise DeadlineError(f"no event came within {seconds:g} s") from None
         except StopAsyncIteration:
@@ -345,38 +254,17 @@ class Subscription:
         while batch := await self.next_batch(most):
             yield batch
 
-    def _stop(self) -> None:
+    def _stop(self, error: GaplessError) -> None:
         """End the iteration: quietly if the user wanted it, else with the reason."""
-        assert self._error is not None
-        if isinstance(self._error, ClosedError):
+        if isinstance(error, ClosedError):
             raise StopAsyncIteration
-        raise self._error
+        raise error
 
     def _meet(self, lost: Lost) -> None:
         error = GapError(lost.run.name, lost.low, lost.high)
         if self._settings.on_gap == "raise":
             raise error
         self.gaps.append(error)
-
-    def _give_credit(self) -> None:
-        """Let the broker send more, if that is worth a message."""
-        if self._prefetch.free < self._half or not self._is_answered or self._is_seeking:
-            return
-        assert self._link is not None
-        self._link.say(Credit(self.name, self._prefetch.grant()))
-
-    def _wake(self) -> None:
-        if self._arrived is not None and not self._arrived.done():
-            self._arrived.set_result(None)
-        self._arrived = None
-
-    async def _arrival(self) -> None:
-        """Wait until something has come, or it is over."""
-        if self._link is None:
-            raise ClosedError("open the subscription with 'async with' first")
-        if self._arrived is None:
-            self._arrived = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._arrived)
 
     # --- acknowledging ---------------------------------------------------------------------------
 
@@ -385,13 +273,17 @@ class Subscription:
         """Where the application is: everything up to here was handed out."""
         return Position.of(self._prefetch.handed())
 
+    def position_after(self, event: Event | None) -> Position:
+        """Where a program is that has got so far, None: nothing yet since it began or was placed."""
+        return Position.of(self._prefetch.after(event))
+
     async def ack(self, done: Event | Position | None = None) -> None:
         """Say that the application needs no more what is up to an event or a position.
 
         Without an argument: all that was handed out. The broker is not waited for; what is lost with
         a connection is said again over the next one.
         """
-        self._check()
+        self._inbox.check()
         if not self._settings.durable:
             raise UsageError("only a durable subscription is acknowledged; give it durable='name'")
         if isinstance(done, Event):
@@ -400,7 +292,7 @@ class Subscription:
             ticks = self._prefetch.handed()
         else:
             ticks = dict(Position(done).as_tuple())
-        self._acknowledge(ticks)
+        self._inbox.acknowledge(ticks)
 
     def _note_done(self) -> None:
         at = self._prefetch.at
@@ -413,20 +305,14 @@ class Subscription:
     def _acknowledge_done(self) -> None:
         self._timer = None
         if self._done is not None:
-            self._acknowledge(self._prefetch.after(self._done))
-
-    def _acknowledge(self, ticks: dict[PubendId, Tick]) -> None:
-        news = {each: tick for each, tick in ticks.items() if tick > self._acked.get(each, -1)}
-        self._acked.update(news)
-        if news and self._is_answered and self._link is not None:
-            self._link.say(Ack(self.name, tuple(news.items())))
+            self._inbox.acknowledge(self._prefetch.after(self._done))
 
     # --- changing ------------------------------------------------------------------------------
 
     @property
     def filter(self) -> Filter:
         """The filter that governs in the end."""
-        return Filter(self._text)
+        return Filter(self._inbox.text)
 
     async def set_filter(
         self, wanted: str | Filter, *, deadline: float | Unset | None = _NO_DEADLINE
@@ -442,17 +328,17 @@ class Subscription:
         return await self._change_filter(text, chosen(deadline, self._settings.deadline))
 
     async def _change_filter(self, text: str, seconds: float | None) -> Position:
-        link = self._opened()
+        link, inbox = self._opened(), self._inbox
         async with self._changing:
-            before = self._text
+            before = inbox.text
             if not self._settings.durable:
-                self._text = text  # what it begins anew with, should the connection be lost
+                inbox.text = text  # what it begins anew with, should the connection be lost
             try:
                 answer = await link.call(SetFilter(0, self.name, text), seconds)
             except (RefusedError, DeadlineError):  # it was surely not done
-                self._text = before
+                inbox.text = before
                 raise
-            self._text = text
+            inbox.text = text
             return Position.of(dict(Link.expect(answer, FilterSet).position))
 
     async def seek(
@@ -462,6 +348,12 @@ class Subscription:
 
         Streams that a position does not name go on where they are.
         """
+        return await self.seek_and(start, deadline, _nothing)
+
+    async def seek_and(
+        self, start: Start, deadline: float | Unset | None, then: Callable[[], None]
+    ) -> Position:
+        """Seek, and do something in the very moment from which on events are of the new place."""
         link = self._opened()
         begin = begin_of(start)
         kind = begin.kind
@@ -470,162 +362,13 @@ class Subscription:
             begin = Begin(kind, tuple(ticks.items()))
 
         def sought(notice: Any) -> None:
-            self._sought(Link.expect(notice, Subscribed).position, kind)
+            self._done = None
+            self._inbox.sought(Link.expect(notice, Subscribed).position, kind)
+            then()
 
         seconds = chosen(deadline, self._settings.deadline)
         answer = await link.call(Seek(0, self.name, begin), seconds, then=sought)
         return Position.of(dict(answer.position))
-
-    def _sought(self, position: PositionTuple, kind: BeginKind) -> None:
-        """Go on where the broker does; whatever comes from now on is from there."""
-        prefetch, ticks = self._prefetch, dict(position)
-        for pubend, tick in ticks.items():
-            reached = max(prefetch.received.get(pubend, 0), self._floor.get(pubend, 0))
-            if tick < reached:
-                self._floor[pubend] = reached
-            else:
-                self._floor.pop(pubend, None)
-        self._earliest = set(ticks) if kind is BeginKind.EARLIEST else self._earliest - set(ticks)
-        self._done = None
-        self._is_placed = True
-        prefetch.place(ticks)
-        self._give_credit()
-
-    # --- the link ------------------------------------------------------------------------------
-
-    @property
-    def _is_seeking(self) -> bool:
-        """Whether the broker is to be told again where a durable subscription was sought back to."""
-        return bool(self._settings.durable and self._floor and not self._is_placed)
-
-    def link_up(self) -> None:
-        """Subscribe, or go on from what was received."""
-        assert self._link is not None
-        settings, prefetch = self._settings, self._prefetch
-        self._is_answered = False
-        self._is_placed = False
-        prefetch.disconnected()
-        credit = 0 if self._is_seeking else prefetch.grant()
-        request = Subscribe(
-            self._link.numbers.next(),
-            self.name,
-            self._text,
-            settings.durable,
-            self._begin(),
-            settings.order,
-            credit,
-            settings.expiry_s,
-            self._seeks,
-        )
-        self._link.ask(request, self._subscribed)
-
-    def _begin(self) -> Begin:
-        ticks = self._prefetch.resume_from(merged=self._settings.order is Order.TOTAL)
-        if not ticks:
-            return self._settings.begin
-        return Begin(BeginKind.POSITION, tuple(ticks.items()))
-
-    def _subscribed(self, notice: Any) -> None:
-        if isinstance(notice, Refused):
-            self._fail(refusal(notice))
-            return
-        answer: Subscribed = Link.expect(notice, Subscribed)
-        if self._is_started and answer.seeks != self._seeks:
-            # its events would look like repetitions here, or like a gap
-            self._fail(TakenOverError(_moved(self.name)))
-            return
-        self._seeks = answer.seeks
-        for pubend, tick in answer.position:
-            self._begin_at(pubend, tick)
-        self.waiting = {str(each.pubend): each.reason for each in answer.waiting}
-        if not self._is_started and self._settings.begin.kind is BeginKind.EARLIEST:
-            self._earliest.update(pubend for pubend, _ in answer.position)
-        self._is_answered = self._is_started = True
-        if self._is_seeking:
-            self._seek_again()
-        if self._acked and self._link is not None:
-            self._link.say(Ack(self.name, tuple(self._acked.items())))
-        self._wake()
-
-    def _begin_at(self, pubend: PubendId, tick: Tick) -> None:
-        if pubend not in self._floor:
-            self._prefetch.begin(pubend, tick)
-
-    def _seek_again(self) -> None:
-        """Go back to where a durable subscription was sought to."""
-        assert self._link is not None
-        places = tuple(self._prefetch.received.items())
-        request = Seek(self._link.numbers.next(), self.name, Begin(BeginKind.POSITION, places))
-        self._link.ask(request, self._placed)
-
-    def _placed(self, notice: Any) -> None:
-        if isinstance(notice, Refused):
-            self._fail(refusal(notice))
-            return
-        Link.expect(notice, Subscribed)
-        self._is_placed = True
-        self._give_credit()
-
-    def link_down(self) -> None:
-        """Nothing comes until the link is up."""
-        self._is_answered = False
-
-    def link_over(self, error: GaplessError) -> None:
-        """There will be no connection any more."""
-        self._fail(error)
-
-    # --- what the broker tells -----------------------------------------------------------------
-
-    def delivered(self, notice: Delivery) -> None:
-        """Take events."""
-        prefetch = self._prefetch
-        prefetch.take(notice.runs)
-        if self._floor:
-            self._rise()
-        if prefetch.repeated:
-            self._give_credit()
-        self._wake()
-
-    def _rise(self) -> None:
-        """Forget where streams were sought back from when that is reached again."""
-        received = self._prefetch.received
-        self._floor = {
-            pubend: tick for pubend, tick in self._floor.items() if received.get(pubend, 0) < tick
-        }
-
-    def told(self, notice: Started | Stalled | Gap | Ended) -> None:
-        """Take what the broker says of the subscription itself."""
-        if isinstance(notice, Ended):
-            # what waits here was not acknowledged: it is for whoever has the subscription now
-            kind = TooSlowError if notice.cause is Cause.TOO_SLOW else TakenOverError
-            self._fail(kind(notice.reason))
-            return
-        if isinstance(notice, Stalled):
-            self._stalled(str(notice.pubend), notice.reason)
-            return
-        if self._is_seeking:
-            return  # it is of the place that the subscription leaves
-        pubend = notice.pubend
-        if isinstance(notice, Started):
-            self.waiting.pop(str(pubend), None)
-            self._begin_at(pubend, notice.after)
-        elif pubend in self._earliest and notice.low <= 1:
-            self._prefetch.begin(pubend, notice.high)
-        else:
-            self._prefetch.lose(pubend, notice.low, notice.high)
-        self._wake()
-
-    def _stalled(self, pubend: str, reason: str) -> None:
-        """A stream stands still, or goes on; the others are as they were."""
-        if reason:
-            self.waiting[pubend] = reason
-        else:
-            self.waiting.pop(pubend, None)
-
-
-def _check_number(name: str, value: object) -> None:
-    if type(value) is not int or not 0 < value <= NUMBER_MAX:
-        raise UsageError(f"{name} is a whole number from 1 to {NUMBER_MAX:,}, not {value!r}")
 
 
 def _text_of(wanted: str | Filter) -> str:
@@ -633,12 +376,9 @@ def _text_of(wanted: str | Filter) -> str:
     return str(wanted) if isinstance(wanted, Filter) else str(Filter(wanted))
 
 
-def _moved(name: str) -> str:
-    return (
-        f"an operator moved the subscription {name!r} to another position; "
-        "subscribe again to go on from there"
-    )
-
-
 def _ignore(notice: Any) -> None:
     """Nobody waits for this answer."""
+
+
+def _nothing() -> None:
+    """There is nothing to be done."""

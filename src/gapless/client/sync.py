@@ -320,7 +320,8 @@ class SyncSubscription:
     """A :class:`~gapless.client.Subscription` whose calls wait; iterate it with ``for``.
 
     Events come over from the background thread some at a time. One that is interrupted while it
-    waits loses nothing: what was under way is there at the next call.
+    waits loses nothing: what was under way is there at the next call. Other threads may seek, change
+    the filter or close while one waits for an event.
     """
 
     def __init__(self, portal: Portal, subscription: Subscription, *, auto: bool) -> None:
@@ -328,11 +329,17 @@ class SyncSubscription:
         self._subscription = subscription
         self._auto = auto
         self._ready: deque[Event] = deque()
+        """What was fetched and not handed out. The background thread puts it here in the moment in
+        which it takes it from the subscription, so that no event is in between."""
         self._last: Event | None = None
         """What was handed out last."""
         self._acked_at = 0.0
-        self._coming: Future[list[Event]] | None = None
+        self._coming: Future[bool] | None = None
+        """Fetches; its result is whether something came."""
+        self._taking = threading.Lock()
+        """Held by who takes an event, also while it waits for one."""
         self._lock = threading.Lock()
+        """Held while an event is handed out, and while the place changes. Not while one waits."""
 
     def __enter__(self) -> Self:
         self._portal.run(self._subscription.__aenter__())
@@ -374,16 +381,23 @@ class SyncSubscription:
         return event
 
     def _next(self, deadline: float | Unset | None) -> Event | None:
-        with self._lock:
-            while not self._ready:
-                found = self._fetch(deadline)
-                if not found:
+        with self._taking:
+            while True:
+                with self._lock:
+                    if self._ready:
+                        return self._hand_out()
+                    coming = self._coming
+                    if coming is None:
+                        done = self._last if self._auto else None
+                        coming = self._coming = self._portal.start(self._fetch(done, deadline))
+                if not self._wait_for(coming):
                     return None
-                self._ready.extend(found)
-            if self._auto and self._last is not None:
-                self._note_done(self._last)
-            event = self._last = self._ready.popleft()
-            return event
+
+    def _hand_out(self) -> Event:
+        if self._auto and self._last is not None:
+            self._note_done(self._last)
+        event = self._last = self._ready.popleft()
+        return event
 
     def _note_done(self, done: Event) -> None:
         """Acknowledge now and then, so that a slow program that dies has little to do again."""
@@ -393,29 +407,39 @@ class SyncSubscription:
             with contextlib.suppress(ClosedError):  # then there is nobody to tell
                 self._portal.start(_acknowledged(self._subscription, done))
 
-    def _fetch(self, deadline: float | Unset | None) -> list[Event]:
-        """Bring the next events over; those before are done."""
-        if self._coming is None:
-            done = self._last if self._auto else None
-            self._coming = self._portal.start(_batch(self._subscription, done, deadline))
-        coming = self._coming
+    async def _fetch(self, done: Event | None, deadline: float | Unset | None) -> bool:
+        """Bring the next events over; those up to ``done`` are done. False: there are no more."""
+        if done is not None:
+            await _acknowledged(self._subscription, done)
+        found = await self._subscription.next_batch(FETCHED_MAX, deadline=deadline)
+        self._ready.extend(found)
+        return bool(found)
+
+    def _wait_for(self, coming: Future[bool]) -> bool:
         try:
-            found = coming.result()
+            return coming.result()
         except CancelledError:
-            return []
+            return False
         finally:
             if coming.done():  # else we were interrupted, and it is there at the next call
                 self._coming = None
-        return found
 
     @property
     def position(self) -> Position:
         """Where the application is: everything up to here was handed out."""
-        if not self._ready:
-            return self._subscription.position
-        if self._last is not None:
-            return self._last.position
-        return Position.of(self._ready[0].run.before)
+        if self._coming is not None:
+            with contextlib.suppress(ClosedError):
+                return self._portal.run(self._find_place())
+        return self._place()
+
+    async def _find_place(self) -> Position:
+        """Return where the application is, with nothing on its way from one thread to the other."""
+        return self._place()
+
+    def _place(self) -> Position:
+        if self._ready:
+            return self._subscription.position_after(self._last)
+        return self._subscription.position
 
     @property
     def gaps(self) -> list[GapError]:
@@ -448,27 +472,21 @@ class SyncSubscription:
         """Go on from another place; return it. What waits to be handed out is dropped."""
         begin_of(start)
         with self._lock:
-            position = self.position
-            if self._coming is not None:
-                self._coming.cancel()
-                self._coming = None
-            self._ready.clear()
-            self._last = None
-            if isinstance(start, Mapping):
-                start = Position({**position, **start})
-            return self._portal.run(self._subscription.seek(start, deadline=deadline))
+            return self._portal.run(self._move(start, deadline))
+
+    async def _move(self, start: Start, deadline: float | Unset | None) -> Position:
+        if isinstance(start, Mapping):
+            start = Position({**self._place(), **start})
+        return await self._subscription.seek_and(start, deadline, self._forget)
+
+    def _forget(self) -> None:
+        """Drop what was fetched: it is of the place that was left."""
+        self._ready.clear()
+        self._last = None
 
     def unsubscribe(self, *, deadline: float | Unset | None = _UNSET) -> None:
         """End it for good, also at the broker and on its disk."""
         self._portal.run(self._subscription.unsubscribe(deadline=deadline))
-
-
-async def _batch(
-    subscription: Subscription, done: Event | None, deadline: float | Unset | None
-) -> list[Event]:
-    if done is not None:
-        await _acknowledged(subscription, done)
-    return await subscription.next_batch(FETCHED_MAX, deadline=deadline)
 
 
 async def _acknowledged(subscription: Subscription, done: Event) -> None:

@@ -51,6 +51,12 @@ CONJUNCTION_TEXTS_MAX: Final = 65_536
 """Conjunctions that a process keeps in both forms, parsed and as text. Beyond, some are parsed
 again."""
 
+LOG_BYTES_LEAST: Final = 4_096
+"""The least bound of a file that a broker's words are written to: less would be a file a line."""
+
+LOG_FILES_MOST: Final = 1_000
+"""Full files of a broker's words that are kept, at most. With a new one each is renamed."""
+
 TABLE_PARTS_MAX: Final = 4_096
 """Parts of one table under way. A part is a frame, so a table above this is larger than memory."""
 

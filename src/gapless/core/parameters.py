@@ -105,9 +105,14 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     segments_max: int = 8
     linger_s: int = 30
     prefetch_max: int = 10_000
-    """Events that may wait in memory for a subscription; one that lets more wait reads the log."""
+    """Events that may always wait in memory for a subscription."""
+    backlog_bytes: int = 67_108_864
+    """What may wait beyond that, for all subscriptions together; one that lets more wait reads the
+    log."""
     slow_after_s: int = 30
     """A subscription that is not durable and fell behind ends if it is still behind after so long."""
+    progress_ms: int = 30_000
+    """How often a client is told how far streams are of which nothing comes for it."""
 
     # pubends
     ceiling_step_ms: int = 1_000
@@ -118,6 +123,12 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     log_bytes_max: int = 68_719_476_736
     retention_s: int = 3_600
     """How long a log is kept for replay beyond what members need."""
+    staged_bytes_max: int = 268_435_456
+    """What may be staged at a broker, for all writers together; it is in memory too."""
+    staged_ttl_s: int = 3_600
+    """After so long without another chunk what is staged of a batch is erased."""
+    commit_ttl_s: int = 2_592_000
+    """For so long a writer may repeat its last commit and be told that it is done: 30 days."""
 
     def __post_init__(self) -> None:
         """Refuse parameters under which the protocols would work against each other."""

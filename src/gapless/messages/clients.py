@@ -35,6 +35,7 @@ __all__ = [
     "Order",
     "PartitionTable",
     "PositionTuple",
+    "Progress",
     "PubendOpened",
     "Publish",
     "Published",
@@ -228,6 +229,16 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True, tag=True):
     def events(self) -> list[tuple[PubendId, Publication]]:
         """The events one by one, each with its pubend."""
         return [(pubend, each) for pubend, run in self.runs for each in run]
+
+
+class Progress(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Everything up to the position was sent, on streams of which nothing came for a while.
+
+    A client that comes back goes on from there: what lies before held nothing for it.
+    """
+
+    subscription: str
+    position: PositionTuple
 
 
 class Gap(msgspec.Struct, frozen=True, array_like=True, tag=True):

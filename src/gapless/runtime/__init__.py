@@ -26,8 +26,9 @@ Invariants
 - A broker listens on the loopback unless told otherwise, and says so when it is open to others.
 
 Around a node: :mod:`.config` and :mod:`.overlays` read what operators write, :mod:`.metrics` and
-:mod:`.health` show how it is (:mod:`.http`), :mod:`.logs` says what happens, :mod:`.process` makes it
-a process with signals and exit codes, :mod:`.supervisor` runs an overlay of such processes.
+:mod:`.health` show how it is (:mod:`.http`), :mod:`.logs` says what happens, :mod:`.logfile` keeps that
+in files of bounded size, :mod:`.process` makes it a process with signals and exit codes,
+:mod:`.supervisor` runs an overlay of such processes.
 """
 
 from gapless.runtime.addresses import PORT, Address

@@ -17,6 +17,7 @@ from gapless.core.ids import PubendId
 from gapless.core.machine import Asked, ClientDown, ClientFree, ClientFull, ClientUp, Event
 from gapless.core.parameters import Parameters
 from gapless.messages.clients import Delivery, Publish, Published
+from gapless.messages.staging import Stage
 from gapless.messages.streams import Publication
 from gapless.runtime.connection import Connection, Traffic
 from gapless.runtime.logs import Voice
@@ -92,6 +93,7 @@ class ClientSession:
             self._published.append(Asked(self.name, request))
             return
         self.taken()
+        self.publishes |= kind is Stage
         if kind is Goodbye:
             self.connection.abort()
         elif kind is not Beat:

@@ -13,6 +13,9 @@ A file in TOML; only ``name`` and ``data`` must be there::
     [log]
     level = "info"  # debug, info, warning or error
     format = "text"  # or json
+    file = "l1.log"  # relative to this file; left out: standard error
+    bytes_max = 16777216  # a file that is full is put aside as l1.log.1, …
+    files_kept = 4  # so many of these
 
     [parameters]  # any of gapless.core.parameters
     retention_s = 86400
@@ -24,11 +27,12 @@ starts.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from gapless.core.errors import UsageError
+from gapless.core.limits import LOG_BYTES_LEAST, LOG_FILES_MOST
 from gapless.core.parameters import Parameters
 from gapless.runtime.addresses import PORT, Address
 from gapless.runtime.logs import LogFormat
@@ -44,6 +48,9 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: LogFormat = LogFormat.TEXT
+    file: str = ""
+    bytes_max: Annotated[int, msgspec.Meta(ge=LOG_BYTES_LEAST)] = 16_777_216
+    files_kept: Annotated[int, msgspec.Meta(ge=0, le=LOG_FILES_MOST)] = 4
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,7 +93,10 @@ def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
         _check_cell(found, settings)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
-    return BrokerConfig(settings, found.log)
+    log = found.log
+    if log.file:
+        log = msgspec.structs.replace(log, file=str(path.parent / log.file))
+    return BrokerConfig(settings, log)
 
 
 def _check_cell(found: _File, settings: Settings) -> None:

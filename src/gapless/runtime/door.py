@@ -1,4 +1,9 @@
-"""The door: connections that come in, until they have introduced themselves."""
+"""The door: connections that come in, until they have introduced themselves.
+
+Newcomers count as clients do, so that who only connects and says nothing has no more than there are
+connections for. When all are taken, the newcomer goes that has been silent for longest. So there is
+always room for one to introduce itself: it may be a neighbour, which a crowd must not keep out.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +45,7 @@ class _Newcomer:
         if isinstance(greeting, Goodbye):
             self._connection.abort()
         elif isinstance(greeting, Introduce):
-            self._timer.cancel()
+            self._leave()
             self._door.introduced(self._connection, greeting)
         else:
             raise ProtocolError(f"an introduction was expected, not {type(greeting).__name__}")
@@ -56,7 +61,15 @@ class _Newcomer:
 
     def closed(self, reason: str) -> None:
         del reason
+        self._leave()
+
+    def turn_away(self, reason: str) -> None:
+        """Make room for another."""
+        self._door.refuse(self._connection, Farewell.TOO_MANY, reason)
+
+    def _leave(self) -> None:
         self._timer.cancel()
+        self._door.newcomers.pop(self, None)
 
     def _give_up(self) -> None:
         reason = f"no introduction in {self._door.patience_s:g} s"
@@ -77,6 +90,8 @@ class Door:
     ) -> None:
         self.traffic = Traffic()
         self.refused = 0
+        self.newcomers: dict[_Newcomer, None] = {}
+        """Who has not said who it is, the oldest first."""
         self.patience_s = parameters.greeting_ms / 1_000
         self._identity = identity
         self._overlay = overlay
@@ -87,7 +102,14 @@ class Door:
 
     def enter(self, connection: Connection) -> Connection:
         """Take a new connection."""
-        connection.handler = _Newcomer(self, connection)
+        newcomer = connection.handler = _Newcomer(self, connection)
+        limit = self._parameters.connections_max
+        if self.newcomers and len(self._clients) + len(self.newcomers) >= limit:
+            oldest = next(iter(self.newcomers))
+            oldest.turn_away(
+                f"connections_max = {limit:,} are here, and you did not say who you are"
+            )
+        self.newcomers[newcomer] = None
         return connection
 
     def introduced(self, connection: Connection, introduction: Introduce) -> None:
@@ -96,12 +118,12 @@ class Door:
         if version is None:
             spoken = ", ".join(map(str, introduction.versions)) or "none"
             reason = f"no version in common: you speak {spoken}; update the older side"
-            self._refuse(connection, Farewell.NO_COMMON_VERSION, reason)
+            self.refuse(connection, Farewell.NO_COMMON_VERSION, reason)
         elif introduction.role is Role.BROKER:
             self._let_broker_in(connection, introduction, version)
         elif self._clients.is_full:
             reason = f"connections_max = {self._parameters.connections_max:,} clients are here"
-            self._refuse(connection, Farewell.TOO_MANY, reason)
+            self.refuse(connection, Farewell.TOO_MANY, reason)
         else:
             name = self._clients.new_name(introduction.name)
             self._welcome(connection, version, name)
@@ -110,7 +132,7 @@ class Door:
     def _let_broker_in(self, connection: Connection, introduction: Introduce, version: int) -> None:
         fault = self._links.fault_of(introduction, self._overlay)
         if fault is not None:
-            self._refuse(connection, Farewell.NOT_EXPECTED, fault)
+            self.refuse(connection, Farewell.NOT_EXPECTED, fault)
         else:
             self._welcome(connection, version, "")
             self._links.up(introduction.name, connection)
@@ -126,7 +148,8 @@ class Door:
         )
         connection.send(encode_greeting(welcome))
 
-    def _refuse(self, connection: Connection, farewell: Farewell, reason: str) -> None:
+    def refuse(self, connection: Connection, farewell: Farewell, reason: str) -> None:
+        """Turn a newcomer away, and say why."""
         self.refused += 1
         address = connection.peer_address
         self._voice.warning("connection is refused", address=address, reason=reason)

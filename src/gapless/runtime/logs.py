@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
+from gapless.runtime.logfile import LogFile
+
 __all__ = ["LOG", "JsonLines", "LogFormat", "TextLines", "Voice", "set_up_logs"]
 
 LOG: Final = logging.getLogger("gapless")
@@ -109,9 +111,11 @@ def _shown(value: Any) -> str:
     return text if plain and text else msgspec.json.encode(text).decode()
 
 
-def set_up_logs(level: str = "info", shape: LogFormat = LogFormat.TEXT) -> None:
-    """Write the logs of this process to its standard error."""
-    handler = logging.StreamHandler(sys.stderr)
+def set_up_logs(
+    level: str = "info", shape: LogFormat = LogFormat.TEXT, file: LogFile | None = None
+) -> None:
+    """Write the logs of this process to a file, or to its standard error."""
+    handler = logging.StreamHandler(file or sys.stderr)
     handler.setFormatter(JsonLines() if shape is LogFormat.JSON else TextLines())
     for each in list(LOG.handlers):
         LOG.removeHandler(each)

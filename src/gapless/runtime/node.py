@@ -17,7 +17,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from gapless.broker import Broker
-from gapless.core.errors import UsageError
+from gapless.core.errors import DiskFullError, UsageError
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Event, Fetch, Stopping, Write
 from gapless.runtime.addresses import Address
@@ -313,7 +313,7 @@ class Node:
         if self.failure is not None or self._stopped:
             return
         self.failure = error
-        self._voice.error("broker stops", reason=str(error), cause=error.__cause__)
+        self._say_failure(error)
         self.driver.stop()
         for connection in self._connections:
             connection.abort()
@@ -322,6 +322,13 @@ class Node:
         self.disk.give_up()
         if self._on_failure is not None:
             self._on_failure(error)
+
+    def _say_failure(self, error: BaseException) -> None:
+        if isinstance(error, DiskFullError):  # where in the program it shows helps nobody
+            refused = f"writes that were not acknowledged: {self.disk.pending_writes:,}"
+            self._voice.error("broker stops", reason=str(error), refused=refused)
+        else:
+            self._voice.error("broker stops", reason=str(error), cause=error.__cause__)
 
     # --- stopping ----------------------------------------------------------------------------------
 

@@ -23,7 +23,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from gapless.core.errors import GaplessError, StorageError, UsageError
-from gapless.runtime.config import BrokerConfig, load_config
+from gapless.runtime.config import BrokerConfig, LogConfig, load_config
+from gapless.runtime.logfile import LogFile
 from gapless.runtime.logs import LOG, set_up_logs
 from gapless.runtime.node import Node
 
@@ -70,9 +71,15 @@ def run_broker(path: Path, *, supervised: bool = False, restarts: int = 0) -> in
     UsageError if the file cannot be used.
     """
     config = load_config(path, restarts=restarts)
-    set_up_logs(config.log.level, config.log.format)
+    set_up_logs(config.log.level, config.log.format, _log_file(config.log))
     _allow_many_connections()
     return run_loop(serve(config, supervised=supervised))
+
+
+def _log_file(log: LogConfig) -> LogFile | None:
+    if not log.file:
+        return None
+    return LogFile(Path(log.file), log.bytes_max, log.files_kept, takes_errors=True)
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:

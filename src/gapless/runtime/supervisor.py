@@ -4,7 +4,7 @@ A data directory holds all of it::
 
     overlay.toml            the tree, and where each broker listens
     b1/broker.toml          what `gapless broker --config` reads
-    b1/broker.log           what it says
+    b1/broker.log           what it says; full files are put aside as broker.log.1, …
     b1/store/               what it must not forget
 
 A broker that dies is started again with what it has on disk, after a wait that grows while it dies
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import sys
@@ -93,8 +94,8 @@ class BrokerProcess:
         self.trouble = ""
         """Why no process could be made, if that is so."""
         self.process: asyncio.subprocess.Process | None = None
-        self.log_begins = 0
-        """Where in its log the words of the present process begin."""
+        self.log_begins = (0, 0)
+        """In which file, by its number, and where in it the words of the present process begin."""
         self.settled = asyncio.Event()
         """Set while it is ready, or when it will not become so."""
 
@@ -116,7 +117,9 @@ class BrokerProcess:
     def log_tail(self) -> str:
         """Return the last words of its last process."""
         with contextlib.suppress(OSError):
-            said = self.log_path.read_bytes()[self.log_begins :].decode(errors="replace")
+            number, place = self.log_begins
+            begins = place if self.log_path.stat().st_ino == number else 0
+            said = self.log_path.read_bytes()[begins:].decode(errors="replace")
             return said[-_LOG_SHOWN:].strip()
         return ""
 
@@ -246,7 +249,7 @@ class Supervisor:
         """Run a process of a broker to its end; return its exit code."""
         self._tell(broker, Stage.STARTING, "")
         with broker.log_path.open("ab") as log:
-            broker.log_begins = log.tell()
+            broker.log_begins = (os.fstat(log.fileno()).st_ino, log.tell())
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "gapless.runtime", str(broker.config_path)),
                 *("--supervised", "--restarts", str(broker.restarts)),
@@ -311,7 +314,8 @@ class Supervisor:
         }
         if self._metrics:
             values["metrics"] = str(Address("127.0.0.1", 0))
-        values["log"] = {"level": self._log.level, "format": self._log.format.value}
+        log = msgspec.structs.replace(self._log, file=broker.log_path.name)
+        values["log"] = msgspec.to_builtins(log)
         values["parameters"] = self._parameters
         return toml_text(values)
 

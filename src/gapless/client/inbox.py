@@ -1,0 +1,305 @@
+"""The inbox of a subscription: what the broker is asked for and has sent, over all connections.
+
+Theory of operation. Over each new connection the subscription is asked for again, under the same
+name, from what was received; what waits to be handed out is kept. So nothing is lost and nothing
+comes twice, whatever connection it came on.
+
+States::
+
+    NEW --asked and answered--> STARTED --connection lost--> ASKED AGAIN --answered--> STARTED
+    any --closed, refused, taken over--> OVER
+
+*Seeking back in a durable subscription.* The broker resumes a durable subscription behind what is
+acknowledged. Who has sought back to before that must say so again after a reconnect; until that is
+answered there is no credit, so nothing comes from the wrong place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from gapless.client.link import Link, refusal
+from gapless.client.prefetch import Prefetch
+from gapless.client.settings import Settings
+from gapless.core.errors import ClosedError, GaplessError, TakenOverError, TooSlowError
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.messages.clients import (
+    Ack,
+    Begin,
+    BeginKind,
+    Cause,
+    Credit,
+    Delivery,
+    Ended,
+    Gap,
+    Order,
+    PositionTuple,
+    Progress,
+    Refused,
+    Seek,
+    Stalled,
+    Started,
+    Subscribe,
+    Subscribed,
+)
+
+__all__ = ["Inbox"]
+
+
+class Inbox:
+    """One subscription as its broker knows it, and what has come for it."""
+
+    def __init__(
+        self, name: str, text: str, settings: Settings, *, on_end: Callable[[], None]
+    ) -> None:
+        self.name = name
+        self.text = text
+        """The filter that it begins anew with, should the connection be lost."""
+        self.prefetch = Prefetch(settings.prefetch)
+        self.half = (settings.prefetch + 1) // 2
+        """When so many more could wait here, the broker may send more."""
+        self.waiting: dict[str, str] = {}
+        """Pubends of which nothing can come now, and why."""
+        self.link: Link | None = None
+        self.error: GaplessError | None = None
+        """Why it is over, if it is."""
+        self.is_started = False
+        """Whether it was ever answered."""
+        self.is_answered = False
+        """Whether it was answered on this connection."""
+        self._is_placed = False
+        """Whether it goes on from the right place on this connection."""
+        self._settings = settings
+        self._on_end = on_end
+        self._seeks = 0
+        """How often an operator had moved it when it was last answered."""
+        self._floor: dict[PubendId, Tick] = {}
+        """Streams that were sought back: up to here the broker would pass over what is owed."""
+        self._earliest: set[PubendId] = set()
+        """Streams that go on with the oldest that the log has: what it has lost is no gap."""
+        self._acked: dict[PubendId, Tick] = {}
+        self._arrived: asyncio.Future[None] | None = None
+
+    # --- the beginning and the end -------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was closed, or cannot go on."""
+        return self.error is not None
+
+    def open_over(self, link: Link) -> None:
+        """Subscribe over a link, whenever it is up."""
+        self.link = link
+        link.listen(self.name, self)
+        link.add(self)
+
+    def end(self, error: GaplessError) -> None:
+        """End for good; who waits gets the error."""
+        if self.error is not None:
+            return
+        self.error = error
+        self.prefetch.drop()
+        if self.link is not None:
+            self.link.remove(self)
+            self.link.stop_listening(self.name, self)
+        self._on_end()
+        self._wake()
+
+    def check(self) -> None:
+        """Raise why it is over, if it is."""
+        if self.error is not None:
+            raise self.error
+
+    def _wake(self) -> None:
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
+        self._arrived = None
+
+    async def arrival(self) -> None:
+        """Wait until something has come, or it is over."""
+        if self.link is None:
+            raise ClosedError("open the subscription with 'async with' first")
+        if self._arrived is None:
+            self._arrived = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._arrived)
+
+    # --- what the broker is told ---------------------------------------------------------------
+
+    def give_credit(self) -> None:
+        """Let the broker send more, if that is worth a message."""
+        if self.prefetch.free < self.half or not self.is_answered or self._is_seeking:
+            return
+        assert self.link is not None
+        self.link.say(Credit(self.name, self.prefetch.grant()))
+
+    def acknowledge(self, ticks: dict[PubendId, Tick]) -> None:
+        """Tell the broker what is done, as far as it does not know that."""
+        news = {each: tick for each, tick in ticks.items() if tick > self._acked.get(each, -1)}
+        self._acked.update(news)
+        if news and self.is_answered and self.link is not None:
+            self.link.say(Ack(self.name, tuple(news.items())))
+
+    def sought(self, position: PositionTuple, kind: BeginKind) -> None:
+        """Go on where the broker does; whatever comes from now on is from there."""
+        prefetch, ticks = self.prefetch, dict(position)
+        for pubend, tick in ticks.items():
+            reached = max(prefetch.received.get(pubend, 0), self._floor.get(pubend, 0))
+            if tick < reached:
+                self._floor[pubend] = reached
+            else:
+                self._floor.pop(pubend, None)
+        self._earliest = set(ticks) if kind is BeginKind.EARLIEST else self._earliest - set(ticks)
+        self._is_placed = True
+        prefetch.place(ticks)
+        self.give_credit()
+
+    # --- the link ------------------------------------------------------------------------------
+
+    @property
+    def _is_seeking(self) -> bool:
+        """Whether the broker is to be told again where a durable subscription was sought back to."""
+        return bool(self._settings.durable and self._floor and not self._is_placed)
+
+    def link_up(self) -> None:
+        """Subscribe, or go on from what was received."""
+        assert self.link is not None
+        settings, prefetch = self._settings, self.prefetch
+        self.is_answered = False
+        self._is_placed = False
+        prefetch.disconnected()
+        credit = 0 if self._is_seeking else prefetch.grant()
+        request = Subscribe(
+            self.link.numbers.next(),
+            self.name,
+            self.text,
+            settings.durable,
+            self._begin(),
+            settings.order,
+            credit,
+            settings.expiry_s,
+            self._seeks,
+        )
+        self.link.ask(request, self._subscribed)
+
+    def _begin(self) -> Begin:
+        ticks = self.prefetch.resume_from(merged=self._settings.order is Order.TOTAL)
+        if not ticks:
+            return self._settings.begin
+        return Begin(BeginKind.POSITION, tuple(ticks.items()))
+
+    def _subscribed(self, notice: Any) -> None:
+        if isinstance(notice, Refused):
+            self.end(refusal(notice))
+            return
+        answer: Subscribed = Link.expect(notice, Subscribed)
+        if self.is_started and answer.seeks != self._seeks:
+            # its events would look like repetitions here, or like a gap
+            self.end(TakenOverError(_moved(self.name)))
+            return
+        self._seeks = answer.seeks
+        for pubend, tick in answer.position:
+            self._begin_at(pubend, tick)
+        self.waiting = {str(each.pubend): each.reason for each in answer.waiting}
+        if not self.is_started and self._settings.begin.kind is BeginKind.EARLIEST:
+            self._earliest.update(pubend for pubend, _ in answer.position)
+        self.is_answered = self.is_started = True
+        if self._is_seeking:
+            self._seek_again()
+        if self._acked and self.link is not None:
+            self.link.say(Ack(self.name, tuple(self._acked.items())))
+        self._wake()
+
+    def _begin_at(self, pubend: PubendId, tick: Tick) -> None:
+        if pubend not in self._floor:
+            self.prefetch.begin(pubend, tick)
+
+    def _seek_again(self) -> None:
+        """Go back to where a durable subscription was sought to."""
+        assert self.link is not None
+        places = tuple(self.prefetch.received.items())
+        request = Seek(self.link.numbers.next(), self.name, Begin(BeginKind.POSITION, places))
+        self.link.ask(request, self._placed)
+
+    def _placed(self, notice: Any) -> None:
+        if isinstance(notice, Refused):
+            self.end(refusal(notice))
+            return
+        Link.expect(notice, Subscribed)
+        self._is_placed = True
+        self.give_credit()
+
+    def link_down(self) -> None:
+        """Nothing comes until the link is up."""
+        self.is_answered = False
+
+    def link_over(self, error: GaplessError) -> None:
+        """There will be no connection any more."""
+        self.end(error)
+
+    # --- what the broker tells -----------------------------------------------------------------
+
+    def delivered(self, notice: Delivery) -> None:
+        """Take events."""
+        prefetch = self.prefetch
+        prefetch.take(notice.runs)
+        if self._floor:
+            self._rise()
+        if prefetch.repeated:
+            self.give_credit()
+        self._wake()
+
+    def _rise(self) -> None:
+        """Forget where streams were sought back from when that is reached again."""
+        received = self.prefetch.received
+        self._floor = {
+            pubend: tick for pubend, tick in self._floor.items() if received.get(pubend, 0) < tick
+        }
+
+    def told(self, notice: Started | Stalled | Progress | Gap | Ended) -> None:
+        """Take what the broker says of the subscription itself."""
+        if isinstance(notice, Ended):
+            # what waits here was not acknowledged: it is for whoever has the subscription now
+            kind = TooSlowError if notice.cause is Cause.TOO_SLOW else TakenOverError
+            self.end(kind(notice.reason))
+            return
+        if isinstance(notice, Stalled):
+            self._stalled(str(notice.pubend), notice.reason)
+            return
+        if self._is_seeking:
+            return  # it is of the place that the subscription leaves
+        if isinstance(notice, Progress):
+            self._progressed(notice.position)
+            return
+        pubend = notice.pubend
+        if isinstance(notice, Started):
+            self.waiting.pop(str(pubend), None)
+            self._begin_at(pubend, notice.after)
+        elif pubend in self._earliest and notice.low <= 1:
+            self.prefetch.begin(pubend, notice.high)
+        else:
+            self.prefetch.lose(pubend, notice.low, notice.high)
+        self._wake()
+
+    def _progressed(self, position: PositionTuple) -> None:
+        """Nothing was there for us up to here: go on from there after a lost connection."""
+        for pubend, tick in position:
+            self.prefetch.begin(pubend, tick)
+        if self._floor:
+            self._rise()
+
+    def _stalled(self, pubend: str, reason: str) -> None:
+        """A stream stands still, or goes on; the others are as they were."""
+        if reason:
+            self.waiting[pubend] = reason
+        else:
+            self.waiting.pop(pubend, None)
+
+
+def _moved(name: str) -> str:
+    return (
+        f"an operator moved the subscription {name!r} to another position; "
+        "subscribe again to go on from there"
+    )

@@ -1,0 +1,365 @@
+"""The outbox of a publisher: its batches, from the first event to the answer.
+
+Theory of operation. Events gather in batches. One is sent at once if little is under way, else when
+it is worth a frame or an earlier one is answered: a lone event does not wait, many share a frame. All
+that is under way fits into the window that the broker has told, so that the outcome of every sequence
+can surely be told (R27, R28). When a link is lost, the publisher is opened again over the next one
+and sends what was not answered, in order and under the same sequences.
+
+A name belongs to one publisher at a time: the newest that opened it. Whether somebody else did shows
+in the number of the session, which grows by one with every opening. Then this one stops: what it
+would send again might be taken for what the other has sent.
+
+States::
+
+    NEW --opened--> OPEN --connection lost, fenced by an old opening--> OPENED AGAIN --opened--> OPEN
+    any --closed, refused, taken over--> OVER
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from gapless.client.batches import Batch
+from gapless.client.link import Link, refusal
+from gapless.core.errors import (
+    GaplessError,
+    OutcomeUnknownError,
+    ProtocolError,
+    TakenOverError,
+)
+from gapless.core.ids import PubendId
+from gapless.messages.clients import (
+    Cause,
+    OpenPublisher,
+    Publish,
+    Published,
+    PublisherOpened,
+    Refused,
+)
+
+__all__ = ["BATCH_EVENTS_MAX", "Outbox"]
+
+BATCH_BYTES_MAX: Final = 262_144
+"""A batch is sent when it has so many bytes, so that a frame is neither tiny nor long on its way."""
+
+BATCH_EVENTS_MAX: Final = 500
+"""The same for events."""
+
+SMALL_BATCHES_MAX: Final = 4
+"""When so many batches are under way, the next one is sent when it is worth a frame or one of them is
+answered. So a lone event is not held back, and under load frames are full."""
+
+UNDER_WAY_BYTES_MAX: Final = 8_388_608
+"""More than this is not sent before something is answered."""
+
+FRAME_OVERHEAD: Final = 2_048
+"""Bytes of a frame beside its events, at most: names of a few hundred characters, and lengths."""
+
+
+class Outbox:
+    """Events of one publisher that are not answered, and its session at the broker."""
+
+    def __init__(self, publisher: str, *, guaranteed: bool, on_end: Callable[[], None]) -> None:
+        self.queue: deque[Batch] = deque()
+        """Not sent on this connection, oldest first; only the last may be open."""
+        self.sent: deque[Batch] = deque()
+        """Sent on this connection and not answered, oldest first."""
+        self.held = 0
+        """Events in both."""
+        self.event_bytes_max = 0
+        """The longest event that fits into a frame of this broker."""
+        self.error: GaplessError | None = None
+        """Why it is over, if it is."""
+        self.link: Link | None = None
+        self.pubend = PubendId("")
+        self._publisher = publisher
+        self._guaranteed = guaranteed
+        self._on_end = on_end
+        self._sent_bytes = 0
+        self._sequence = 0
+        self._window = 1
+        self._number: int | None = None
+        """The session's number at the broker; None while it is not open."""
+        self._last_number = 0
+        self._lost_openings = 0
+        """Openings whose connection was lost before the answer: one may still fence us off."""
+        self._is_pumping = False
+        self._changed: asyncio.Future[None] | None = None
+        self._failed: list[Batch] = []
+        """Those with receipts at which perhaps nobody has looked."""
+
+    # --- the beginning and the end -------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the broker has opened the publisher on this connection."""
+        return self._number is not None
+
+    def open_over(self, link: Link, pubend: PubendId) -> None:
+        """Publish to a pubend over a link, whenever it is up."""
+        self.link = link
+        self.pubend = pubend
+        link.add(self)
+
+    def end(self, error: GaplessError) -> None:
+        """End for good; who waits gets the error."""
+        if self.error is not None:
+            return
+        self.error = error
+        if self.link is not None:
+            self.link.remove(self)
+        for batch in (*self.sent, *self.queue):
+            if not batch.is_done:
+                self._fail(batch, _outcome(batch, error))
+        self.sent.clear()
+        self.queue.clear()
+        self.held = self._sent_bytes = 0
+        self._on_end()
+        self.wake()
+
+    def check(self) -> None:
+        """Raise why it is over, if it is."""
+        if self.error is not None:
+            raise self.error
+
+    def wake(self) -> None:
+        """Let those go on who wait for a change."""
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+        self._changed = None
+
+    async def change(self) -> None:
+        """Wait until something is answered, opened or over."""
+        if self._changed is None:
+            self._changed = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._changed)
+        self.check()
+
+    # --- coming in -----------------------------------------------------------------------------
+
+    def add(self, event: bytes) -> tuple[Batch, int]:
+        """Add an event; return its batch, and its index there."""
+        batch = self._batch_for(1, len(event))
+        index = batch.add(event)
+        self._added(1)
+        return batch, index
+
+    def add_all(self, events: list[bytes]) -> tuple[Batch, range]:
+        """Add events, all to one batch; return it, and their indices there."""
+        size = sum(map(len, events))
+        batch = self._batch_for(len(events), size)
+        indices = batch.add_all(events, size)
+        self._added(len(events))
+        return batch, indices
+
+    def take_out(self, batch: Batch, index: int) -> bool:
+        """Do not publish an event, if it was not sent yet; say whether that is so."""
+        is_out = batch.take_out(index)
+        self.held -= is_out
+        return is_out
+
+    def _batch_for(self, count: int, size: int) -> Batch:
+        """Return the batch that events are added to: the last one if they fit, or a new one."""
+        self.check()
+        if self.queue:
+            batch = self.queue[-1]
+            fits = batch.bytes + size <= self.batch_bytes
+            if fits and batch.first == 0 and len(batch.events) + count <= BATCH_EVENTS_MAX:
+                return batch
+        batch = Batch()
+        self.queue.append(batch)
+        return batch
+
+    def _added(self, count: int) -> None:
+        self.held += count
+        if not self._is_pumping:
+            self._is_pumping = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    @property
+    def batch_bytes(self) -> int:
+        """How large a batch may be."""
+        return min(BATCH_BYTES_MAX, self.event_bytes_max)
+
+    def take_failure(self) -> GaplessError | None:
+        """Return the first error that a receipt hides, once, if there is one."""
+        failed, self._failed = self._failed, []
+        hidden = (batch.error for batch in failed if batch.receipts > 0)
+        return next(filter(None, hidden), None)
+
+    # --- sending -------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Send what there is room for in the window; a small batch waits for company if it may."""
+        self._is_pumping = False
+        while self.queue and self._number is not None:
+            batch = self.queue[0]
+            if batch.is_open and not self._seal(batch):
+                return
+
+            if self.sent and (
+                len(self.sent) >= self._window
+                or self._sent_bytes + batch.bytes > UNDER_WAY_BYTES_MAX
+            ):
+                return
+            self.queue.popleft()
+            if batch.count:
+                self._send(batch)
+            else:
+                batch.succeed((), str(self.pubend), is_logged=False)
+
+    def _seal(self, batch: Batch) -> bool:
+        """Give a batch its sequences, unless it is better to let it grow."""
+        is_last = len(self.queue) == 1
+        if len(self.sent) >= self._window:
+            return False
+        if (
+            len(self.sent) >= SMALL_BATCHES_MAX
+            and is_last
+            and len(batch.events) < BATCH_EVENTS_MAX // 2
+        ):
+            return False
+        assert self.link is not None
+        batch.seal(self.link.numbers.next(), self._sequence + 1)
+        self._sequence += batch.count
+        return True
+
+    def _send(self, batch: Batch) -> None:
+        assert self.link is not None
+        assert self._number is not None
+        batch.sendings += 1
+        self.sent.append(batch)
+        self._sent_bytes += batch.bytes
+        request = Publish(
+            batch.request,
+            self.pubend,
+            self._publisher,
+            self._number,
+            batch.first,
+            batch.wire_events(),
+        )
+        self.link.ask(request, lambda notice: self._answered(batch, notice))
+
+    def _answered(self, batch: Batch, notice: Any) -> None:
+        if isinstance(notice, Refused):
+            self._refused(batch, notice)
+            return
+        answer: Published = Link.expect(notice, Published)
+        if len(answer.ticks) != batch.count:
+            raise ProtocolError(f"{batch.count} events got {len(answer.ticks)} ticks")
+        self._finish(batch)
+        batch.succeed(answer.ticks, str(self.pubend), is_logged=self._guaranteed)
+        self.wake()
+        self._pump()
+
+    def _finish(self, batch: Batch) -> None:
+        self.sent.remove(batch)
+        self._sent_bytes -= batch.bytes
+        self.held -= batch.count
+
+    def _refused(self, batch: Batch, notice: Refused) -> None:
+        if notice.cause in {Cause.NOT_OPEN, Cause.TAKEN_OVER}:
+            self._fenced(notice)
+            return
+        self._finish(batch)
+        self._fail(batch, refusal(notice))
+        self.wake()
+        self._pump()
+
+    def _fail(self, batch: Batch, error: GaplessError) -> None:
+        if batch.receipts:
+            self._failed.append(batch)
+        batch.fail(error)
+
+    # --- the session at the broker -------------------------------------------------------------
+
+    def link_up(self) -> None:
+        """Open the publisher on the new connection."""
+        assert self.link is not None
+        assert self.link.welcome is not None
+        self.event_bytes_max = max(1, self.link.welcome.frame_bytes_max - FRAME_OVERHEAD)
+        self._open()
+
+    def link_down(self) -> None:
+        """What was sent is sent again later, if that is safe."""
+        self._lost_openings += self._number is None
+        self._rewind()
+
+    def _rewind(self) -> None:
+        """Nothing is sent in a session any more."""
+        self._number = None
+        sent, self.sent = self.sent, deque()
+        self._sent_bytes = 0
+        if self._guaranteed:
+            self.queue.extendleft(reversed(sent))
+            return
+        for batch in sent:
+            self.held -= batch.count
+            self._fail(
+                batch,
+                OutcomeUnknownError(
+                    "the connection was lost before an answer came, and best effort is not repeated"
+                ),
+            )
+        self.wake()
+
+    def link_over(self, error: GaplessError) -> None:
+        """There will be no connection any more."""
+        self.end(error)
+
+    def _open(self) -> None:
+        assert self.link is not None
+        self._number = None
+        request = OpenPublisher(self.link.numbers.next(), self.pubend, self._publisher)
+        self.link.ask(request, self._opened)
+
+    def _opened(self, notice: Any) -> None:
+        if isinstance(notice, Refused):
+            self.end(refusal(notice))
+            return
+        answer: PublisherOpened = Link.expect(notice, PublisherOpened)
+        expected = self._last_number + 1 + self._lost_openings
+        pending = any(batch.was_sent for batch in self.queue)
+        if self._last_number and pending and self._guaranteed and answer.session > expected:
+            self.end(_taken_over(self._publisher))
+            return
+        self._number = self._last_number = answer.session
+        self._window = max(1, answer.window)
+        if not any(batch.first for batch in self.queue):
+            # nothing has a sequence yet: go on after all that was published under this name
+            self._sequence = max(self._sequence, answer.last_sequence)
+        self.wake()
+        self._pump()
+
+    def _fenced(self, notice: Refused) -> None:
+        """The session is over: forgotten, or by another publisher, or by an old opening of ours."""
+        if self._number is None:
+            return  # it is being opened again already
+        if notice.cause is Cause.NOT_OPEN:
+            self._last_number = 0  # it begins anew, with a number of any size
+        elif not self._lost_openings:
+            error = TakenOverError(notice.reason)
+            for batch in self.sent:
+                if batch.sendings == 1:
+                    self._fail(batch, error)  # sent only in a session that was over
+            self.end(error)
+            return
+        self._rewind()
+        self._open()
+
+
+def _outcome(batch: Batch, error: GaplessError) -> GaplessError:
+    """Return what to say of a batch when its publisher ends."""
+    if not batch.was_sent or isinstance(error, OutcomeUnknownError):
+        return error
+    return OutcomeUnknownError(f"sent and not answered when the publisher ended: {error}")
+
+
+def _taken_over(name: str) -> TakenOverError:
+    return TakenOverError(
+        f"another publisher has opened the name {name!r}: give each publisher a name of its own"
+    )

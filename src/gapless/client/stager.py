@@ -1,0 +1,258 @@
+"""Staging: events that a broker keeps until a commit publishes all of them at once.
+
+For programs whose tasks may fail or run twice. Every attempt of a task has a :class:`Stager`, which
+sends what it is given in chunks and, when all are on the broker's disk, returns a :class:`StagedPart`.
+Somebody who knows which attempts count gathers one part of each partition and commits them.
+
+Nothing here needs to be resumed. A chunk has a name of its own, so it may be sent again over every new
+connection, and a commit is known by its writer and batch. What nobody commits the broker forgets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from itertools import islice
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+from uuid import uuid4
+
+import msgspec
+
+from gapless.client.batches import encoded, encoded_plain
+from gapless.client.link import Link
+from gapless.client.outbox import FRAME_OVERHEAD
+from gapless.client.position import Position, pubend_id
+from gapless.client.publisher import EventLike, pair
+from gapless.content.filter import Filter
+from gapless.core.errors import (
+    ClosedError,
+    ElsewhereError,
+    UnavailableError,
+    UsageError,
+)
+from gapless.core.ids import PubendId
+from gapless.messages.clients import OpenPubend
+from gapless.messages.staging import (
+    CommitStaged,
+    DropStaged,
+    Stage,
+    Staged,
+    StagedCommitted,
+    StagedDropped,
+)
+
+if TYPE_CHECKING:
+    from gapless.client.session import Session
+
+__all__ = ["Committed", "StagedPart", "Stager", "commit_staged", "drop_staged"]
+
+CHUNK_BYTES_MAX: Final = 262_144
+"""A chunk is sent when it has so many bytes. It becomes a row of the log."""
+
+CHUNK_EVENTS_MAX: Final = 1_000
+"""The same for events."""
+
+UNDER_WAY_MAX: Final = 8
+"""So many chunks may be unanswered; who adds more waits."""
+
+PAUSE_S: Final = 0.1
+"""Between two tries while the pubend's broker cannot be reached."""
+
+
+class StagedPart(msgspec.Struct, frozen=True):
+    """What one attempt of a partition has staged; a commit names it."""
+
+    pubend: str
+    writer: str
+    batch: int
+    partition: int
+    attempt: str
+    chunks: int
+    events: int
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """What came of a commit."""
+
+    position: Position
+    """The last event; empty if a later batch was committed long ago."""
+    events: int
+    repeated: bool
+    """Whether this batch was committed before, and nothing was done now."""
+
+
+class Stager:
+    """Stages one attempt of a partition. Made by :meth:`Session.stager`; use it with ``async with``."""
+
+    def __init__(
+        self,
+        session: Session,
+        pubend: str,
+        *,
+        writer: str,
+        batch: int,
+        partition: int,
+        advertisement: str | Filter,
+        deadline: float | None,
+    ) -> None:
+        self.attempt = uuid4().hex
+        """A name that no other attempt has, also not one of the same task before a restart."""
+        self._session = session
+        self._pubend = pubend
+        self._writer = writer
+        self._batch = batch
+        self._partition = partition
+        self._advertisement = str(
+            Filter(advertisement) if isinstance(advertisement, str) else advertisement
+        )
+        self._deadline = deadline
+        self._link: Link | None = None
+        self._id = PubendId("")
+        self._chunk_bytes = CHUNK_BYTES_MAX
+        self._event_bytes_max = 0
+        self._events: list[bytes] = []
+        self._bytes = 0
+        self._chunks = 0
+        self._count = 0
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def open(self) -> None:
+        """Make or find the pubend."""
+        call = OpenPubend(0, self._pubend, self._advertisement)
+        self._link, opened = await at_home(self._session, call, self._deadline)
+        self._id = opened.pubend
+        welcome = await self._link.up()
+        self._event_bytes_max = max(1, welcome.frame_bytes_max - FRAME_OVERHEAD)
+        self._chunk_bytes = min(CHUNK_BYTES_MAX, self._event_bytes_max)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop sending; what is staged and not finished is never committed."""
+        left, self._under_way = self._under_way, set()
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        self._link = None
+
+    async def add(self, events: Iterable[EventLike]) -> None:
+        """Stage events, in order; wait while too many are under way. Raises what went wrong so far."""
+        source = iter(events)
+        while block := [*islice(source, CHUNK_EVENTS_MAX)]:
+            plain = encoded_plain(block)
+            for event in plain or (encoded(*pair(each)) for each in block):
+                await self._add(event)
+
+    async def finish(self) -> StagedPart:
+        """Wait until everything is on the broker's disk; return what a commit has to name."""
+        if self._events:
+            await self._send()
+        while self._under_way:
+            await self._some_done()
+        return StagedPart(
+            str(self._id),
+            self._writer,
+            self._batch,
+            self._partition,
+            self.attempt,
+            self._chunks,
+            self._count,
+        )
+
+    async def _add(self, event: bytes) -> None:
+        if len(event) > self._event_bytes_max:
+            raise UsageError(
+                f"an event of {len(event):,} bytes does not fit into a frame of this broker, "
+                f"which takes {self._event_bytes_max:,}; send the payload in parts"
+            )
+        is_full = len(self._events) >= CHUNK_EVENTS_MAX
+        if self._events and (is_full or self._bytes + len(event) > self._chunk_bytes):
+            await self._send()
+        self._events.append(event)
+        self._bytes += len(event)
+
+    async def _send(self) -> None:
+        """Let a chunk be under way, when there is room."""
+        while len(self._under_way) >= UNDER_WAY_MAX:
+            await self._some_done()
+        events: Any = tuple(map(msgspec.Raw, self._events))
+        place = (self._batch, self._partition, self.attempt, self._chunks)
+        request = Stage(0, self._id, self._writer, *place, events)
+        self._count += len(self._events)
+        self._chunks += 1
+        self._events, self._bytes = [], 0
+        self._under_way.add(asyncio.ensure_future(self._staged(request)))
+
+    async def _staged(self, request: Stage) -> None:
+        if self._link is None:
+            raise ClosedError("open the stager with 'async with' first")
+        # to be asked twice does no harm, so a late answer is no unknown outcome
+        Link.expect(await self._link.call(request, self._deadline, changes=False), Staged)
+
+    async def _some_done(self) -> None:
+        done, _ = await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+        self._under_way -= done
+        for task in done:
+            task.result()
+
+
+async def commit_staged(
+    session: Session, parts: Iterable[StagedPart], deadline: float | None
+) -> Committed:
+    """Publish what the parts name, whole and once, in the order of their partitions."""
+    chosen = sorted(parts, key=lambda part: part.partition)
+    names = {(part.pubend, part.writer, part.batch) for part in chosen}
+    if len(names) != 1:
+        raise UsageError("a commit has parts of one batch, of one writer, for one pubend")
+    ((pubend, writer, batch),) = names
+    named = tuple((part.partition, part.attempt, part.chunks) for part in chosen if part.chunks)
+    if not named:
+        return Committed(Position(), 0, repeated=False)
+    call = CommitStaged(0, pubend_id(pubend), writer, batch, named)
+    _, answer = await at_home(session, call, deadline)
+    told: StagedCommitted = Link.expect(answer, StagedCommitted)
+    position = Position({pubend: told.last}) if told.last else Position()
+    return Committed(position, told.events, told.repeated)
+
+
+async def drop_staged(
+    session: Session, pubend: str, writer: str, batch: int, deadline: float | None
+) -> None:
+    """Have a broker forget what is staged of a batch."""
+    call = DropStaged(0, pubend_id(pubend), writer, batch)
+    _, answer = await at_home(session, call, deadline)
+    Link.expect(answer, StagedDropped)
+
+
+async def at_home(session: Session, request: Any, deadline: float | None) -> tuple[Link, Any]:
+    """Ask the broker that has the pubend, and wait for it while it is away.
+
+    Only what may be asked twice is asked so.
+    """
+    late: UnavailableError | ElsewhereError | None = None
+    try:
+        async with asyncio.timeout(deadline):
+            while True:
+                try:
+                    return await session.call_at_home(request, None)
+                except (UnavailableError, ElsewhereError) as error:
+                    if isinstance(error, ElsewhereError) and session.has_one_address:
+                        raise  # there is nobody else to ask
+                    late = error
+                    await asyncio.sleep(PAUSE_S)
+    except TimeoutError:
+        if late is not None:
+            raise late from None
+        sent = not isinstance(request, OpenPubend)
+        raise session.main.late(type(request).__name__, deadline, sent=sent) from None

@@ -1,0 +1,120 @@
+"""A subscription for which nothing comes moves on with its streams, and loses nothing by that."""
+
+from __future__ import annotations
+
+import pytest
+
+import gapless
+from gapless.client.options import Backoff
+from gapless.core.ids import PubendId
+from gapless.core.parameters import Parameters
+from gapless.delivery.pubend import Pubend
+from gapless.messages.clients import BeginKind, Delivery, Progress, Seek, Subscribe, Subscribed
+from gapless.messages.streams import Publication
+from gapless.testing import Overlay
+from tests.client.proxy import Proxy
+from tests.client.running import soon, story
+from tests.client.scripted import Q, ScriptedBroker, Visit
+
+QUICK = Backoff(first_s=0.002, longest_s=0.02)
+R = PubendId("rates")
+
+
+def delivery(name: str, *ticks: int, pubend: PubendId = Q) -> Delivery:
+    publications = tuple(Publication(tick, "p", tick, {"n": tick}, b"") for tick in ticks)
+    return Delivery(name, ((pubend, publications),))
+
+
+@pytest.mark.parametrize("durable", [None, "desk"])
+@story
+async def test_after_a_lost_connection_it_goes_on_from_what_it_was_told(
+    durable: str | None,
+) -> None:
+    async with (
+        ScriptedBroker() as broker,
+        gapless.connect(broker.url, backoff=QUICK) as session,
+        session.subscribe("n > 0", durable=durable) as events,
+    ):
+        broker.visit.tell(Progress(events.name, ((Q, 70),)))
+        await soon(lambda: events.position.get("quotes") == 70)
+        broker.visit.tell(Progress(events.name, ((Q, 60),)))
+        broker.cut()
+        await soon(lambda: len(broker.asked(Subscribe)) == 2)
+        begin = broker.asked(Subscribe)[-1].begin
+        assert begin.kind is BeginKind.POSITION
+        assert begin.position == ((Q, 70),)
+
+
+@story
+async def test_the_position_does_not_pass_what_was_not_handed_out() -> None:
+    async with (
+        ScriptedBroker() as broker,
+        gapless.connect(broker.url, backoff=QUICK) as session,
+        session.subscribe("n > 0") as events,
+    ):
+        name = events.name
+        broker.visit.tell(delivery(name, 10, 20), Progress(name, ((Q, 70),)), delivery(name, 80))
+        await soon(lambda: len(events._prefetch.queue) == 3)
+        assert events.position["quotes"] == 0
+        first, second = await events.get(), await events.get()
+        assert (first.position["quotes"], second.position["quotes"]) == (10, 20)
+        assert events.position["quotes"] == 20
+        assert (await events.get()).position["quotes"] == 80
+
+
+@story
+async def test_the_position_after_an_event_has_the_progress_of_the_other_streams() -> None:
+    async with (
+        ScriptedBroker() as broker,
+        gapless.connect(broker.url, backoff=QUICK) as session,
+    ):
+        broker.answers[Subscribe] = lambda visit, call: visit.tell(
+            Subscribed(call.request, ((Q, 0), (R, 0)))
+        )
+        async with session.subscribe("n > 0") as events:
+            name = events.name
+            broker.visit.tell(delivery(name, 10), Progress(name, ((R, 50),)), delivery(name, 20))
+            await soon(lambda: len(events._prefetch.queue) == 2)
+            assert dict((await events.get()).position) == {"quotes": 10, "rates": 0}
+            assert dict((await events.get()).position) == {"quotes": 20, "rates": 50}
+
+
+@story
+async def test_what_was_told_of_a_place_that_is_left_does_not_count() -> None:
+    def sought(visit: Visit, call: Seek) -> None:
+        visit.tell(Progress(call.subscription, ((Q, 70),)), Subscribed(call.request, ((Q, 5),)))
+
+    async with (
+        ScriptedBroker() as broker,
+        gapless.connect(broker.url, backoff=QUICK) as session,
+        session.subscribe("n > 0") as events,
+    ):
+        broker.answers[Seek] = sought
+        await events.seek({"quotes": 5})
+        assert events.position["quotes"] == 5
+
+
+@pytest.mark.parametrize("order", ["publisher", "total"])
+@story
+async def test_who_was_quiet_for_longer_than_the_log_is_kept_finds_no_gap(order: str) -> None:
+    parameters = Parameters(progress_ms=20, retention_s=0)
+    async with (
+        Overlay(parameters=parameters, on_disk=False) as overlay,
+        Proxy(overlay.url()) as way,
+    ):
+        async with (
+            gapless.connect(overlay.url()) as other,
+            other.publisher("quotes") as publisher,
+            gapless.connect(way.url, backoff=QUICK) as session,
+            session.subscribe("n > 100", order=order) as events,  # type: ignore[arg-type]
+        ):
+            last = await publisher.publish_many({"n": n} for n in range(10))
+            pubend = overlay.node("b1").broker.pubends.hosted[Q]
+            assert isinstance(pubend, Pubend)
+            await soon(lambda: pubend.record.gone >= last["quotes"])
+            await soon(lambda: events.position["quotes"] >= last["quotes"])
+            way.cut()
+            await soon(lambda: not events._inbox.is_answered)
+            await soon(lambda: events._inbox.is_answered)
+            await publisher.publish({"n": 101})
+            assert (await events.get()).attributes["n"] == 101

@@ -1,0 +1,189 @@
+"""Staging from a program: chunks survive what breaks, and a commit is done once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+
+import pytest
+
+import gapless
+from gapless.client import Committed, Session, StagedPart
+from gapless.client.options import Backoff
+from gapless.core.parameters import Parameters
+from gapless.errors import (
+    AttributeValueError,
+    ElsewhereError,
+    GaplessError,
+    OutcomeUnknownError,
+    RefusedError,
+    UsageError,
+)
+from gapless.messages.clients import OpenPubend
+from gapless.messages.staging import CommitStaged, Stage, Staged, StagedCommitted
+from gapless.testing import Overlay
+from tests.client.proxy import Proxy
+from tests.client.running import story
+
+QUICK = Backoff(first_s=0.002, longest_s=0.02)
+
+
+async def numbers(session: Session) -> list[object]:
+    """Return what is in the log of quotes."""
+    return [event.attributes["n"] async for event in session.read("quotes")]
+
+
+async def staged(
+    session: Session, events: Iterable[int], *, batch: int = 1, partition: int = 0
+) -> StagedPart:
+    """Stage numbers."""
+    stager = session.stager("quotes", writer="w", batch=batch, partition=partition)
+    async with stager:
+        await stager.add({"n": n} for n in events)
+        return await stager.finish()
+
+
+@story
+async def test_what_is_staged_shows_when_it_is_committed_and_only_what_is_named() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        late = await staged(session, range(10, 20), partition=1)
+        await staged(session, range(10), partition=0)
+        early = await staged(session, range(10), partition=0)
+        assert await numbers(session) == []
+        done = await session.commit_staged([late, early])
+        assert (done.events, done.repeated) == (20, False)
+        assert await numbers(session) == [*range(20)]
+        again = await session.commit_staged([late, early])
+        assert again == Committed(done.position, 20, repeated=True)
+        assert await numbers(session) == [*range(20)]
+
+
+@story
+async def test_many_events_go_in_chunks_and_come_out_in_order() -> None:
+    async with Overlay() as overlay, gapless.connect(overlay.url()) as session:
+        part = await staged(session, range(25_000))
+        assert (part.chunks, part.events) == (25, 25_000)
+        await session.commit_staged([part])
+        assert await numbers(session) == [*range(25_000)]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ("cut_before", Stage),
+        ("cut_after", Stage),
+        ("cut_before", Staged),
+        ("cut_before", CommitStaged),
+        ("cut_after", CommitStaged),
+        ("cut_before", StagedCommitted),
+        ("cut_before", OpenPubend),
+        ("repeat", Staged),
+        ("repeat", StagedCommitted),
+    ],
+)
+@story
+async def test_a_batch_is_there_once_whatever_message_the_connection_breaks_at(
+    fault: tuple[str, type],
+) -> None:
+    async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
+        getattr(proxy, fault[0])(fault[1])
+        async with gapless.connect(proxy.url, backoff=QUICK) as session:
+            part = await staged(session, range(3_000))
+            await session.commit_staged([part])
+            assert await numbers(session) == [*range(3_000)]
+
+
+@story
+async def test_a_broker_that_is_killed_between_staging_and_commit_is_waited_for() -> None:
+    async with Overlay("line:2") as overlay:
+        url = overlay.url("b1", "b2")
+        async with gapless.connect(url, backoff=QUICK) as session:
+            part = await staged(session, range(100))
+            await overlay.kill("b1")
+        # another process commits, and finds only the neighbour there
+        async with gapless.connect(url, backoff=QUICK) as other:
+            with pytest.raises(GaplessError):
+                await other.commit_staged([part], deadline=0.5)
+            await overlay.restart("b1")
+            done = await other.commit_staged([part])
+            assert (done.events, done.repeated) == (100, False)
+            assert await numbers(other) == [*range(100)]
+
+
+@story
+async def test_a_broker_that_is_killed_again_and_again_gets_every_batch_once() -> None:
+    random = Random(4)  # noqa: S311
+    async with Overlay() as overlay, gapless.connect(overlay.url(), backoff=QUICK) as session:
+        for batch in range(4):
+            part = await staged(session, range(batch * 50, batch * 50 + 50), batch=batch)
+            if random.random() < 0.7:
+                await overlay.restart("b1")
+            with pytest.raises(OutcomeUnknownError):
+                await session.commit_staged([part], deadline=1e-6)
+            await overlay.restart("b1")
+            await session.commit_staged([part])
+        assert await numbers(session) == [*range(200)]
+
+
+@story
+async def test_what_is_dropped_has_to_be_staged_again() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        part = await staged(session, range(3))
+        await session.drop_staged("quotes", "w", 1)
+        with pytest.raises(RefusedError, match="is not staged here"):
+            await session.commit_staged([part])
+        await session.commit_staged([await staged(session, range(3))])
+        assert await numbers(session) == [0, 1, 2]
+
+
+@story
+async def test_too_much_at_once_is_refused_and_says_what_to_do() -> None:
+    parameters = Parameters(staged_bytes_max=20_000)
+    async with (
+        Overlay(on_disk=False, parameters=parameters) as overlay,
+        gapless.connect(overlay.url()) as session,
+    ):
+        with pytest.raises(RefusedError, match="write smaller batches"):
+            await staged(session, range(10_000))
+
+
+@story
+async def test_what_is_not_advertised_is_refused_in_the_task() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        stager = session.stager("quotes", writer="w", batch=1, advertisement="n > 10")
+        async with stager:
+            await stager.add([{"n": 5}])
+            with pytest.raises(RefusedError, match="advertisement"):
+                await stager.finish()
+
+
+@story
+async def test_who_has_nothing_to_commit_commits_nothing() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        part = await staged(session, [])
+        assert (part.chunks, part.events) == (0, 0)
+        assert (await session.commit_staged([part])).events == 0
+
+
+@story
+async def test_misuse_is_told() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        stager = session.stager("quotes", writer="w", batch=1)
+        async with stager:
+            with pytest.raises(AttributeValueError):
+                await stager.add([{"n": [1]}])  # type: ignore[dict-item]
+            with pytest.raises(UsageError, match="does not fit into a frame"):
+                await stager.add([({}, b"x" * 40_000_000)])
+        parts = [await staged(session, [1], batch=batch) for batch in (1, 2)]
+        with pytest.raises(UsageError, match="one batch"):
+            await session.commit_staged(parts)
+
+
+@story
+async def test_a_pubend_at_a_broker_that_nobody_named_is_refused_at_once() -> None:
+    async with Overlay("line:2", on_disk=False) as overlay:
+        async with gapless.connect(overlay.url("b1")) as session:
+            await staged(session, [1])
+        async with gapless.connect(overlay.url("b2")) as session:
+            with pytest.raises(ElsewhereError, match="b1"):
+                await session.drop_staged("quotes", "w", 1)
