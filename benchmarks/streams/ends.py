@@ -243,11 +243,12 @@ async def _subscribed(session: Session, texts: list[str]) -> list[Subscription]:
 
 
 async def idler(reports: Reports, go: Signal, url: str, texts: list[str]) -> Saw:
-    """Have subscriptions that match nothing, until the word to go is given."""
+    """Have subscriptions that match nothing, for as long as the others work."""
+    del go
     async with gapless.connect(url, deadline=300) as session:
         await _subscribed(session, texts)
         reports.put("ready")
-        await _signalled(go)
+        await asyncio.sleep(3_600)
     return Saw(0, 0.0, 0.0, 0.0, [])
 
 

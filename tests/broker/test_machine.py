@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
+
 from gapless.broker import Broker
 from gapless.broker.machine import next_life
 from gapless.core.ids import Join, PubendId, VirtualTime
@@ -150,6 +152,37 @@ def test_a_broker_does_not_retire_itself() -> None:
     client = world.client("n")
     told = client.call(RetireHost(1, "n", "n"))
     assert reason(told) == "the broker n is alive; stop it before it is retired"
+
+
+@pytest.mark.parametrize(("broker", "cell"), [("m", "m"), ("n", "a"), ("N", "n")])
+def test_a_broker_that_is_not_known_is_not_retired_and_the_known_ones_are_named(
+    broker: str, cell: str
+) -> None:
+    world = Desk("p-a-n")
+    world.run(s=1)
+    world.crash("n")
+    told = world.client("a").call(RetireHost(1, broker, cell))
+    assert f"no broker {broker} in the cell {cell} is known here" in reason(told)
+    assert "known are n in n, p in p" in reason(told)
+
+
+def test_a_broker_beyond_the_known_cells_is_known_by_what_is_kept_for_it() -> None:
+    world = Desk("p-a-b-n", delta=0)
+    world.publisher("p")
+    world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    assert world["p"].neighbourhood.cell_of("n") is None
+    world.crash("n")
+    assert world.client("p").call(RetireHost(1, "n", "n")) == HostRetired(1)
+
+
+def test_that_a_broker_is_retired_may_be_said_twice() -> None:
+    world = Desk("p-n")
+    world.run(s=1)
+    world.crash("n")
+    client = world.client("p")
+    assert client.call(RetireHost(1, "n", "n")) == HostRetired(1)
+    assert client.call(RetireHost(2, "n", "n")) == HostRetired(2)
 
 
 def test_a_broker_that_is_alive_next_door_is_not_retired() -> None:

@@ -192,3 +192,35 @@ def test_those_who_keep_the_log_are_named_the_farthest_behind_first() -> None:
     assert membership.laggards(50) == [other.shb]
     assert membership.holds_back(21)
     assert not membership.holds_back(20)
+
+
+# --- hosts that come (R46) ------------------------------------------------------------------------
+
+
+def test_the_log_is_kept_for_a_host_that_comes_before_it_is_listed() -> None:
+    membership = Membership(STOCKS, Parameters(), 0)
+    row = membership.expect(member(), 30, 0)
+    assert row is not None
+    assert (row.floor, row.parked, membership.floor()) == (30, True, 30)
+    claimed = Entry(VirtualTime(1, 1))
+    assert membership.vector(lambda _: claimed, 0) == {}, "it has not reported"
+    assert membership.report(member(), 0, 0)
+    assert membership.vector(lambda _: claimed, 0) == {HOST: claimed}
+    (listed,) = membership.rows_for({HOST: claimed}, 100, 0)
+    assert (listed.floor, listed.parked, listed.time) == (30, False, claimed.time)
+
+
+def test_a_host_that_comes_and_is_a_member_keeps_its_floor() -> None:
+    membership = joined()
+    row = membership.expect(member(), 30, 0)
+    assert row is not None
+    assert row.floor == 99
+
+
+def test_a_host_that_has_left_does_not_come_by_an_old_request() -> None:
+    membership = joined()
+    membership.leave(HOST, Join(1, 1), 0)
+    assert membership.expect(member(), 30, 0) is None
+    assert membership.expect(member(join=2), 30, 0) is not None
+    membership.retire(HOST, 0)
+    assert membership.expect(member(join=3), 30, 0) is None

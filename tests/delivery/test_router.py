@@ -37,6 +37,16 @@ def test_a_receiver_gets_every_tick_above_where_it_was_attached() -> None:
     assert line.pieces() == [piece(21, 24, event(23, 1))]
 
 
+def test_a_frame_has_no_more_events_than_it_may_have_however_many_came_at_once() -> None:
+    # P7: frame_events_max; a row of the log may be of a larger batch
+    line = fed(parameters=Parameters(frame_events_max=2))
+    line.publish(piece(21, 30, *(event(tick, 1) for tick in (22, 24, 25, 27, 29))))
+    line.run(ms=10)
+    frames = [each.piece for each in line.heard["r"] if isinstance(each, Frame)]
+    assert [len(each.publications) for each in frames] == [2, 2, 1]
+    assert [(each.low, each.high) for each in frames] == [(21, 24), (25, 28), (29, 30)]
+
+
 def test_a_router_that_has_nothing_cached_still_offers_how_far_the_stream_is() -> None:
     # R8, A24: it would offer tick 0 and send new subscribers asking for a released past
     line = fed()

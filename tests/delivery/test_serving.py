@@ -227,6 +227,19 @@ def test_a_limit_of_bytes_ends_the_answer_before_the_next_publication() -> None:
     assert ticks_of(reply) == [ticks[3]]
 
 
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_an_answer_has_no_more_events_than_a_frame_may_have(most: int) -> None:
+    # P7: frame_events_max
+    desk = Desk(Parameters(frame_events_max=most))
+    ticks = desk.fill(1, 2, 3, 4)
+    reply = desk.answer(ticks[0], ticks[3] + 5)
+    assert ticks_of(reply) == ticks[:most]
+    assert reply.done == ticks[most] - 1
+    check_form(reply, ticks[0], ticks[3] + 5)
+    # what does not match does not count
+    assert ticks_of(desk.answer(ticks[0], ticks[3], "a = 4")) == [ticks[3]]
+
+
 def test_the_chunk_that_the_disk_gives_bounds_the_answer() -> None:
     desk = Desk(Parameters(read_chunk_bytes=100))
     ticks = desk.fill(1, 2, 3, 4, 5)

@@ -236,7 +236,7 @@ def test_a10_a_host_starts_only_when_the_row_that_keeps_the_log_for_it_is_writte
 
 def test_a10_with_registration_apart_from_v_m_the_log_is_released_under_a_started_host() -> None:
     def rows_of_those_who_reported(
-        members: Membership, vector: dict[ShbId, Entry], start: Tick, released: Tick
+        members: Membership, vector: dict[ShbId, Entry], start: Tick, released: Tick, *_: Any
     ) -> list[MemberRecord]:
         heard = {host: entry for host, entry in vector.items() if host in members._heard}
         return rows_for(members, heard, start, released)
@@ -272,7 +272,7 @@ def test_a11_who_never_asked_for_a_pubend_does_not_keep_its_log() -> None:
 
 def test_a11_with_membership_by_tables_alone_the_log_is_pinned() -> None:
     def rows_of_all(
-        members: Membership, vector: dict[ShbId, Entry], start: Tick, released: Tick
+        members: Membership, vector: dict[ShbId, Entry], start: Tick, released: Tick, *_: Any
     ) -> list[MemberRecord]:
         for host, entry in vector.items():
             row = MemberRecord(P, host, Join(0, 0), entry.time, False, False, start - 1)
@@ -367,7 +367,7 @@ def test_a12_a_router_that_repeats_old_reports_keeps_the_dead_alive() -> None:
 
 def moved_client() -> Subscriber:
     """A client moves from c to d with an old position; d has reported more, and a report is late."""
-    world = World("p-c", "p-d", prefetch_max=1, read_chunk_bytes=1)
+    world = World("p-c", "p-d", prefetch_max=1, backlog_bytes=0, read_chunk_bytes=1)
     ann = world.publisher("p")
     x = world.subscriber("c", "x", "TRUE", durable=True)
     world.subscriber("d", "y", "TRUE")

@@ -12,7 +12,7 @@ import pytest
 
 from gapless.broker.tables import Tables
 from gapless.content.filter import Filter
-from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
+from gapless.core.ids import Entry, PubendId, ShbId
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
@@ -29,6 +29,7 @@ from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.clients import OpenPubend, Order, PubendOpened, Refused
 from gapless.messages.overlay import Quality
 from gapless.messages.records import Append, Change, PublisherRecord, RegimeRecord, Store
+from gapless.messages.requests import ReadReply
 from gapless.messages.streams import Frame, Nack, Publication
 from gapless.overlay.sessions import Sessions
 from gapless.sim.plants import patched
@@ -251,13 +252,13 @@ def test_a20_a_pubend_that_is_learned_late_starts_above_what_was_merged() -> Non
 
 
 def test_a20_when_it_starts_where_it_is_the_order_is_broken() -> None:
-    def start_there(strand: Strand, low: Tick, time: VirtualTime) -> None:
+    def start_there(strand: Strand, after: Tick | None, reply: ReadReply) -> None:
         merged, strand.subscription.merged = strand.subscription.merged, 0
-        offer_start(strand, low, time)
+        begin_early(strand, after, reply)
         strand.subscription.merged = merged
 
-    offer_start = Strand.offer_start
-    with patched(Strand, "offer_start", start_there):
+    begin_early = Strand.begin_early
+    with patched(Strand, "begin_early", start_there):
         merged = pubend_learned_late()
     assert [label for _, label in merged] == ["p1", "r1", "p2"]
     assert merged != sorted(merged)

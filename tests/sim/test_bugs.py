@@ -20,6 +20,9 @@ QUICK = {
     "silence over an event",
     "a record is written once",
     "a cache without end",
+    "begins where its host came",
+    "a commit is done again",
+    "two attempts are committed",
 }
 
 

@@ -31,6 +31,7 @@ from gapless.propagation.transfer import TableReceiver
 from gapless.sim.options import Options
 from gapless.sim.plants import patched
 from gapless.sim.probes import INVARIANTS, Insight, Invariant, Watch, watch
+from gapless.sim.probes.beginnings import Beginnings
 from gapless.sim.probes.convergence import Convergence
 from gapless.sim.probes.durability import Durability
 from gapless.sim.probes.feeds import Feeds
@@ -332,6 +333,11 @@ def start_anywhere(self: Strand, low: int, time: Any) -> None:  # noqa: ARG001
 
 def test_a_start_in_a_regime_that_does_not_list_the_host_breaks_i7() -> None:
     assert found(Strands, (Strand, "offer_start", start_anywhere)) == "I7"
+
+
+def test_who_was_there_before_a_pubend_and_begins_where_its_host_came_breaks_r46() -> None:
+    plant = (Strand, "known_after", lambda *_: None)
+    assert found(Beginnings, plant, late_pubends=1.0, cells=6, publish_rate=200.0) == "R46"
 
 
 def some_subend(world: World) -> tuple[Host, Any, Any]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import PubendId
-from gapless.messages import clients, operating, overlay, propagation, requests, streams
+from gapless.messages import clients, operating, overlay, propagation, requests, staging, streams
 from gapless.messages.overlay import Packet, SessionId
 from gapless.messages.streams import Frame, Piece, Publication
 from gapless.wire import (
@@ -51,7 +51,7 @@ def test_a_packet_may_carry_every_message_between_brokers() -> None:
 
 def test_every_message_of_clients_is_a_request_or_a_notice() -> None:
     both = {kind.__name__ for kind in (*get_args(Request), *get_args(Notice))}
-    assert both - {"Beat", "Goodbye"} == tagged(clients) | tagged(operating)
+    assert both - {"Beat", "Goodbye"} == tagged(clients) | tagged(operating) | tagged(staging)
 
 
 def test_a_packet_comes_back_with_its_messages() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from gapless.core.ids import PubendId
+from gapless.core.ids import PubendId, ShbId
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subscription import Subscription
@@ -52,6 +52,9 @@ STRANDS_LISTED_MAX: Final = 16
 
 MEMBERS_MAX: Final = 64
 """Members of a pubend in a list."""
+
+HOSTS_NAMED_MAX: Final = 32
+"""Hosts that are named to somebody who asked for another."""
 
 TEXT_MAX: Final = 1_048_576
 """Characters of filters in one answer, about."""
@@ -158,6 +161,38 @@ class Inspection:
 
     def _reaches(self, broker: str) -> bool:
         return broker == self._context.identity.broker or self._broker.sessions.is_open(broker)
+
+    # --- hosts of subscribers ------------------------------------------------------------------
+
+    def stranger(self, shb: ShbId) -> str | None:
+        """Say that nothing is known of a host, and of which something is; None if it is known.
+
+        Known are the cells near this broker, the hosts that its logs are kept for, and those whose
+        filters have come here.
+        """
+        known = self._known_hosts()
+        if shb in known:
+            return None
+        others = sorted(known - {self._context.identity.shb})
+        shown = ", ".join(f"{each.broker} in {each.cell}" for each in others[:HOSTS_NAMED_MAX])
+        more = len(others) - HOSTS_NAMED_MAX
+        rest = f" and {more:,} more" if more > 0 else ""
+        return (
+            f"no broker {shb.broker} in the cell {shb.cell} is known here; known are "
+            f"{shown or 'no others'}{rest}; ask a broker that is nearer to it if it is none of these"
+        )
+
+    def _known_hosts(self) -> set[ShbId]:
+        broker = self._broker
+        known = {
+            ShbId(each, info.name) for info in broker.neighbourhood.cells for each in info.brokers
+        }
+        for edge in broker.tables.holdings.edges.values():
+            known.update(edge.hosts)
+        for pubend in broker.pubends.hosted.values():
+            if isinstance(pubend, Pubend):
+                known.update(pubend.membership.hosts())
+        return known
 
     # --- pubends -------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from gapless.broker.pubends import Pubends
 from gapless.broker.readers import Readers
 from gapless.broker.reshaping import Reshaping, newest
 from gapless.broker.routing import Routing
+from gapless.broker.stagers import Stagers
 from gapless.broker.tables import Tables
 from gapless.content.filter import Filter
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
@@ -224,6 +225,7 @@ class Broker:
                 self.calls.linger(restore(self.host, record))
         self.tables.begin()
         self.pubends.restore(records)
+        self.stagers = Stagers(self, records)
         if around is not self._configured:
             self._reshaping.relink()  # the driver knows only what is configured
         early, self._early, self._records = self._early or [], None, ()
@@ -296,7 +298,14 @@ class Broker:
             entries = tuple(self.partitions.table())
             self.context.tell(client, PartitionTable(request.request, entries))
             return
-        rooms = (self.pubends, self.calls, self.readers, self.inspection, self.operators)
+        rooms = (
+            self.pubends,
+            self.calls,
+            self.readers,
+            self.inspection,
+            self.operators,
+            self.stagers,
+        )
         if not any(room.asked(client, request) for room in rooms):
             number = getattr(request, "request", 0)
             self.context.tell(client, Refused(number, f"{type(request).__name__} is no request"))
@@ -317,6 +326,10 @@ class Broker:
             self.context.tell(client, Refused(call.request, reason))
             return
         shb = ShbId(call.broker, call.cell)
+        stranger = None if shb in self.retirements else self.inspection.stranger(shb)
+        if stranger is not None:
+            self.context.tell(client, Refused(call.request, stranger))
+            return
         self.retirements.retire(shb)
         self.pubends.retire(shb)
         self.context.write((), lambda: self.context.tell(client, HostRetired(call.request)))
@@ -485,7 +498,7 @@ class Broker:
         advertisement = Filter(known.properties.advertisement)
         self.tables.announced(pubend, known.version, advertisement, known.direction)
         best_effort = known.properties.quality is Quality.BEST_EFFORT
-        self.host.announced(pubend, advertisement, best_effort=best_effort)
+        self.host.announced(pubend, advertisement, known.version, best_effort=best_effort)
 
     def _cut_of(self, pubend: PubendId) -> str | None:
         """Name the partitions on the way to a pubend, for people (R11, R12)."""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
-from gapless.core.ids import Entry, PubendId, ShbId
+from gapless.core.ids import ORIGIN, Entry, PubendId, ShbId, VirtualTime
 from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.delivery.best_effort import BestEffortPubend
+from gapless.delivery.early_hosts import EarlyHosts
 from gapless.delivery.members import Membership
 from gapless.delivery.pubend import Pubend, PublishRefusedError
 from gapless.delivery.serving import Serving
@@ -27,6 +28,7 @@ from gapless.messages.clients import (
 )
 from gapless.messages.overlay import PubendProperties, Quality
 from gapless.messages.records import (
+    EarlyHostRecord,
     HoldRecord,
     MemberRecord,
     PubendRecord,
@@ -54,6 +56,8 @@ class Pubends:
         self._context: Context = broker.context
         self.hosted: dict[PubendId, Pubend | BestEffortPubend] = {}
         self._serving: dict[PubendId, Serving] = {}
+        self._met: dict[ShbId, VirtualTime] = {}
+        """Up to which virtual time the news of each subscriber host has come in this life."""
         self._opening: dict[PubendId, list[tuple[str, OpenPubend]]] = {}
         """Who waits for a pubend that is not on disk yet."""
 
@@ -64,7 +68,13 @@ class Pubends:
         by_kind: dict[type, dict[PubendId, list[Any]]] = {}
         for record in records:
             if isinstance(
-                record, PubendRecord | RegimeRecord | MemberRecord | HoldRecord | PublisherRecord
+                record,
+                PubendRecord
+                | RegimeRecord
+                | MemberRecord
+                | HoldRecord
+                | EarlyHostRecord
+                | PublisherRecord,
             ):
                 by_kind.setdefault(type(record), {}).setdefault(record.pubend, []).append(record)
         for pubend, (record,) in by_kind.get(PubendRecord, {}).items():
@@ -74,7 +84,13 @@ class Pubends:
                 record,
                 *(
                     by_kind.get(kind, {}).get(pubend, [])
-                    for kind in (RegimeRecord, PublisherRecord, MemberRecord, HoldRecord)
+                    for kind in (
+                        RegimeRecord,
+                        PublisherRecord,
+                        MemberRecord,
+                        HoldRecord,
+                        EarlyHostRecord,
+                    )
                 ),
             )
 
@@ -85,6 +101,7 @@ class Pubends:
         publishers: list[PublisherRecord],
         members: list[MemberRecord],
         holds: list[HoldRecord],
+        early: list[EarlyHostRecord],
     ) -> None:
         pubend = record.pubend
         context, broker = self._context, self._broker
@@ -101,8 +118,10 @@ class Pubends:
                 regimes=regimes,
                 publishers=publishers,
                 membership=Membership(pubend, context.parameters, context.now, members, holds),
+                early_hosts=EarlyHosts(pubend, context.parameters, context.now, early),
             )
             self._serving[pubend] = Serving(context, made)
+            made.meet(self._met)
         self.hosted[pubend] = made
         broker.announcements.host(pubend, record.announcement_version, record.properties)
         broker.router.host(pubend, made, record.released)
@@ -146,10 +165,24 @@ class Pubends:
                 hosted.retire(shb)
 
     def review_regimes(self) -> None:
-        """Claims may have changed."""
+        """Tables have changed, and with them perhaps claims."""
+        news = self._news()
+        self._met.update(news)
         for hosted in self.hosted.values():
             if isinstance(hosted, Pubend):
+                hosted.meet(news)
                 hosted.review_regime()
+
+    def _news(self) -> dict[ShbId, VirtualTime]:
+        """Return the hosts of which tables tell more than before, each with its virtual time."""
+        news: dict[ShbId, VirtualTime] = {}
+        for edge in self._broker.tables.holdings.edges.values():
+            for table in edge.tables():
+                for shb, entry in table.entries.items():
+                    known = news.get(shb) or self._met.get(shb, ORIGIN)
+                    if entry.time > known and not entry.retired:
+                        news[shb] = entry.time
+        return news
 
     def spread(self, pubend: PubendId, piece: Piece, opened: RegimeRecord | None) -> None:
         """Let the router send a new piece out."""
@@ -186,6 +219,14 @@ class Pubends:
 
     def _refuse(self, client: str, request: int, reason: str) -> None:
         self._context.tell(client, Refused(request, reason))
+
+    def refuse_missing(self, client: str, request: int, pubend: PubendId, unknown: Cause) -> None:
+        """Refuse what is asked of a pubend that is not here, and say where it is, if that is known."""
+        reason = self._not_here(pubend)
+        if pubend in self._broker.refused or self._broker.announcements.get(pubend) is not None:
+            self._refuse_here(client, request, pubend, reason)
+        else:
+            self._context.tell(client, Refused(request, reason, unknown))
 
     def _refuse_here(self, client: str, request: int, pubend: PubendId, reason: str) -> None:
         """Refuse what is asked of a pubend; name the broker that has it, if it is another."""
@@ -263,6 +304,8 @@ class Pubends:
             self._context.tell(client, PubendOpened(call.request, pubend))
 
         def widened() -> None:
+            assert isinstance(hosted, Pubend)
+            hosted.meet(self._met)
             self._announce(pubend)
             opened()
 
@@ -291,7 +334,7 @@ class Pubends:
         record = PubendRecord(pubend, properties, 1, began, began)
 
         def made() -> None:
-            self._host(record, [], [], [], [])
+            self._host(record, [], [], [], [], [])
             for client, waiting in self._opening.pop(pubend):
                 self._open(client, waiting)
 

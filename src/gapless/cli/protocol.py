@@ -42,7 +42,8 @@ understand each other. An answer has the number of its request; `Refused` answer
 _IDS = """\
 A `PubendId` is an array of name and incarnation, a `ShbId` one of broker and cell. A `Tick` is a
 64-bit integer: microseconds, as a position in a stream. A `Value` is a bool, a 64-bit integer, a
-float or a text.
+float or a text. A `Count` is an integer from 0 on, a `PartTuple` an array of a partition, the attempt of
+it that counts, and how many chunks that has.
 """
 
 

@@ -23,7 +23,8 @@ The parts that act, each through the context it is given:
   :mod:`.publishers` (R27, R28), :mod:`.lookup` (what they repeat from long ago),
   :mod:`.hosted_regimes` (R31), :mod:`.logsize` (R58) and :mod:`.overdue` (GD 3.2; R57)
 - :mod:`.best_effort`: a pubend that keeps nothing of what it tells (R33)
-- :mod:`.members`: whom a pubend serves, and how far its log must be kept (R53 to R56)
+- :mod:`.members`: whom a pubend serves, and how far its log must be kept (R53 to R56); beside it
+  :mod:`.early_hosts` (who was there before the pubend: R46)
 - :mod:`.regimes`: what a regime number means, told once per session (R31, R39)
 - :mod:`.feed`: a receiver's hold on a feeder nearer to the pubend (R7 to R9)
 - :mod:`.router`: knowledge in by a feed, out by attachments, filtered or whole (GD 3.1; R10, R34 to

@@ -27,6 +27,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from enum import IntEnum
+from itertools import pairwise
 from operator import attrgetter
 from typing import Final
 
@@ -41,6 +42,7 @@ __all__ = [
     "Knowledge",
     "content_bytes",
     "cut",
+    "divided",
     "fault_of",
     "filtered",
     "join",
@@ -124,6 +126,13 @@ def cut(piece: Piece, low: Tick, high: Tick) -> Piece:
 def split(piece: Piece, tick: Tick) -> tuple[Piece, Piece]:
     """Return the part below a tick, and the part from it on; neither may be empty."""
     return cut(piece, piece.low, tick - 1), cut(piece, tick, piece.high)
+
+
+def divided(piece: Piece, publications_max: int) -> list[Piece]:
+    """Return a piece as several, lowest first, with at most so many publications each."""
+    starts = [each.tick for each in piece.publications[publications_max::publications_max]]
+    edges = [piece.low, *starts, piece.high + 1]
+    return [cut(piece, low, beyond - 1) for low, beyond in pairwise(edges)]
 
 
 def within(piece: Piece, ranges: RangeSet) -> list[Piece]:
@@ -245,6 +254,19 @@ MEASURED_BYTES_MAX: Final = 4_194_304
 """Publications whose sizes are remembered: a few batches between publisher, disk and receivers."""
 
 
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def written_bytes(publications: tuple[Publication, ...]) -> int:
+    """Return how many bytes publications take when they are written.
+
+    Without the head of the array, so that the sizes of parts add up to that of the whole.
+    """
+    count = len(publications)
+    head = 1 if count < 2**4 else 3 if count < 2**16 else 5
+    return len(_encode(publications)) - head
+
+
 def content_bytes(piece: Piece) -> int:
     """Return how many bytes the publications of a piece take when they are written."""
     return _contents.measure(piece.publications)
@@ -254,7 +276,6 @@ class _Contents:
     """Measures publications. The same ones pass several rooms, so the last answers are kept."""
 
     def __init__(self) -> None:
-        self._encode = msgspec.msgpack.Encoder().encode
         self._known: OrderedDict[int, tuple[tuple[Publication, ...], int]] = OrderedDict()
         """By identity; it holds the publications, so that no others can have it."""
         self._held = 0
@@ -263,10 +284,7 @@ class _Contents:
         known = self._known.get(id(publications))
         if known is not None:
             return known[1]
-        # without the head of the array, so that the sizes of parts add up to that of the whole
-        count = len(publications)
-        head = 1 if count < 2**4 else 3 if count < 2**16 else 5
-        size = len(self._encode(publications)) - head
+        size = written_bytes(publications)
         self._known[id(publications)] = (publications, size)
         self._held += size
         while self._held > MEASURED_BYTES_MAX and len(self._known) > 1:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from gapless.core.ids import Entry, Join, PubendId, ShbId
+from gapless.core.ids import ORIGIN, Entry, Join, PubendId, ShbId
 from gapless.core.parameters import Parameters, us
 from gapless.core.ticks import Tick
 from gapless.messages.records import HoldRecord, MemberRecord
@@ -31,6 +31,11 @@ __all__ = ["Claim", "Membership"]
 
 Claim = Callable[[ShbId], Entry | None]
 """What the tables at this broker claim of a subscriber host for the pubend."""
+
+
+def _nobody_was_early(shb: ShbId) -> Tick | None:
+    del shb
+    return None
 
 
 class _Heard(msgspec.Struct):
@@ -99,6 +104,30 @@ class Membership:
         )
         return news or row.parked
 
+    def expect(self, member: Member, floor: Tick, now: int) -> MemberRecord | None:
+        """Keep the log above a tick for a host that comes; return its row, None if it has left.
+
+        It is as one that is parked: not listed before it reports and is claimed. The floor of a row
+        that is there already stays.
+        """
+        left = self._left.get(member.shb)
+        gone = left is not None and member.join <= left[0] and now < left[1]
+        if gone or member.shb in self._retired:
+            return None
+        row = self._rows.get(member.shb)
+        if row is None:
+            row = self._rows[member.shb] = MemberRecord(
+                self._pubend,
+                member.shb,
+                member.join,
+                ORIGIN,
+                member.durable,
+                parked=True,
+                floor=floor,
+            )
+            self._heard_at[member.shb] = now
+        return row
+
     def leave(self, shb: ShbId, join: Join, now: int) -> bool:
         """End a stay; say whether there was one to end."""
         before = self._left.get(shb)
@@ -144,11 +173,16 @@ class Membership:
         return found
 
     def rows_for(
-        self, vector: dict[ShbId, Entry], start: Tick, released: Tick
+        self,
+        vector: dict[ShbId, Entry],
+        start: Tick,
+        released: Tick,
+        since: Callable[[ShbId], Tick | None] = _nobody_was_early,
     ) -> list[MemberRecord]:
         """Return the member rows that a regime with this vector needs on disk with it.
 
-        A host that reports a tick has been here before, so it may need all above that (R53).
+        A host that reports a tick has been here before, so it may need all above that (R53). One whose
+        news was here before it came may need all ``since`` then (R46).
         """
         changed = []
         for shb, entry in vector.items():
@@ -157,7 +191,7 @@ class Membership:
             if row is None:
                 assert heard is not None, f"{shb} is listed but never reported"
                 member = heard.member
-                floor = max(released, heard.tick) if heard.tick else start - 1
+                floor = heard.tick or since(shb) or start - 1
                 row = MemberRecord(
                     self._pubend,
                     shb,
@@ -165,7 +199,7 @@ class Membership:
                     entry.time,
                     member.durable,
                     parked=False,
-                    floor=min(floor, start - 1),
+                    floor=min(max(released, floor), start - 1),
                 )
             elif row.parked or row.time < entry.time:
                 row = msgspec.structs.replace(row, parked=False, time=max(row.time, entry.time))
@@ -195,6 +229,10 @@ class Membership:
         floors = [(row.floor, row.shb) for row in self._rows.values() if row.floor < tick]
         floors += [(row.tick, row.hold.shb) for row in self._holds.values() if row.tick < tick]
         return list(dict.fromkeys(shb for _, shb in sorted(floors)))
+
+    def hosts(self) -> set[ShbId]:
+        """Return everybody that the log is kept for."""
+        return {*self._rows, *(row.hold.shb for row in self._holds.values())}
 
     def row(self, shb: ShbId) -> MemberRecord | None:
         """Return a member's row."""

@@ -22,16 +22,18 @@ version (A22).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
 
 from gapless.content.filter import Filter
-from gapless.core.ids import Entry, ShbId
+from gapless.core.ids import Entry, ShbId, VirtualTime
 from gapless.core.machine import Context, Fetched
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
+from gapless.delivery.early_hosts import EarlyHosts, Known
 from gapless.delivery.hosted_regimes import exact_pieces, outlived, regime_at
 from gapless.delivery.logsize import LogSize, row_bytes
 from gapless.delivery.lookup import Batch, Found, LookUps
@@ -57,7 +59,7 @@ from gapless.messages.records import (
     Store,
     Trim,
 )
-from gapless.messages.streams import Piece, Publication
+from gapless.messages.streams import Member, Piece, Publication
 
 __all__ = ["Outlet", "Pubend", "PublishRefusedError", "last_logged"]
 
@@ -80,6 +82,7 @@ class Pubend(StreamEnd):
         regimes: Iterable[RegimeRecord] = (),
         publishers: Iterable[PublisherRecord] = (),
         membership: Membership | None = None,
+        early_hosts: EarlyHosts | None = None,
     ) -> None:
         window = context.parameters.publisher_window
         self._publishers = Publishers(record.pubend, window, publishers)
@@ -87,6 +90,7 @@ class Pubend(StreamEnd):
         super().__init__(context, record, outlet, clock_view, max(last_logged, logged), regimes)
         self._claim = claim
         self.membership = membership or Membership(record.pubend, context.parameters, context.now)
+        self.early_hosts = early_hosts or EarlyHosts(record.pubend, context.parameters, context.now)
         self._lookups = LookUps(
             context,
             record.pubend,
@@ -121,6 +125,16 @@ class Pubend(StreamEnd):
     def regime_of(self, tick: Tick) -> int:
         """Return the regime of a tick: the last one that began at or before it."""
         return regime_at(self.regimes, tick, self._record.released)
+
+    def gone_for(self, wanted: Filter) -> Tick:
+        """Return the last tick that is released and may have held an event for a filter."""
+        gone = self._record.gone
+        offered = self._record.properties.advertisement
+        for until, narrower in reversed(self._record.formerly):
+            if gone > until and Filter(offered).intersects(wanted):
+                return gone
+            gone, offered = min(gone, until), narrower
+        return gone if Filter(offered).intersects(wanted) else 0
 
     @property
     def log_bytes(self) -> int:
@@ -228,7 +242,7 @@ class Pubend(StreamEnd):
         fresh = events[len(published) :]
         if not fresh:
             # its first copy may still wait for the disk: the answer waits behind it
-            self._context.write((), lambda: then(published))
+            self.after_told(lambda: then(published))
             return NOTHING
         self._refuse_when_damaged()
         self._refuse_when_full()
@@ -277,7 +291,49 @@ class Pubend(StreamEnd):
         row = LogRow(
             self._record.pubend, first.tick, last.tick, self.regime, 0, clock, publications
         )
-        self._enqueue(pending, (Append(row), Store(record)))
+        self._enqueue(pending, (Append(row), Store(record), *self.early_hosts.changes()))
+
+    def refuse_outside(self, events: Events) -> None:
+        """Refuse events that are not advertised."""
+        refuse_unadvertised(self._advertised, events)
+
+    def publish_whole(
+        self,
+        writer: str,
+        after: int,
+        rows: Sequence[Events],
+        changes: Callable[[Publication, Publication], Iterable[Change]],
+        done: Callable[[], None],
+    ) -> None:
+        """Log rows all or none, in one write with the changes that are made of their ends (S1).
+
+        Sequences go on after those of the writer's name, and above ``after``. Sessions of ordinary
+        publishers of that name are over. PublishRefusedError says that nothing was done.
+        """
+        for events in rows:
+            refuse_unadvertised(self._advertised, events)
+        self._refuse_when_damaged()
+        self._refuse_when_full()
+        self._follow_announcement()
+        clock = self._context.clock
+        held = self._publishers.open(writer, clock)
+        self._lookups.fence(writer)
+        sequence = max(held.last_sequence, after) + 1
+        new = self._with_ticks(writer, sequence, tuple(chain.from_iterable(rows)))
+        left = iter(new)
+        pendings, appends = [], []
+        for events in rows:
+            part = tuple(islice(left, len(events)))
+            low, high = part[0].tick, part[-1].tick
+            pendings.append(Pending(self.last + 1, high, self.regime, part))
+            self.last = high
+            self._size.add(high, row_bytes(pendings[-1].piece()))
+            row = LogRow(self._record.pubend, low, high, self.regime, 0, clock, part)
+            appends.append(Append(row))
+        pendings[-1].done = done
+        record = self._publishers.append(held, new, clock, self._size.total)
+        others = (Store(record), *changes(new[0], new[-1]), *self.early_hosts.changes())
+        self._enqueue_all(pendings, (*appends, *others))
 
     def _log_marks(self) -> tuple[tuple[Tick, int], ...]:
         return self._size.marks
@@ -295,11 +351,16 @@ class Pubend(StreamEnd):
         self._context.mark("advertisement widened")
         change = self._change(advertisement=str(advertisement))
         properties, version = self._latest.properties, self._latest.announcement_version
+        formerly = self._latest.formerly
 
         def widened() -> None:
             self._record = msgspec.structs.replace(
-                self._record, properties=properties, announcement_version=version
+                self._record,
+                properties=properties,
+                announcement_version=version,
+                formerly=formerly,
             )
+            self.early_hosts.widened()
             then()
             self._follow_announcement()
             self._advertised = Filter(properties.advertisement)
@@ -316,6 +377,24 @@ class Pubend(StreamEnd):
             self._open_regime(self.membership.vector(self._claim, self._context.now))
 
     # --- regimes and members -----------------------------------------------------------------
+
+    def meet(self, hosts: Mapping[ShbId, VirtualTime]) -> None:
+        """Note that the news of hosts is here, if these may not have heard of the pubend (R46)."""
+        for shb, time in hosts.items():
+            self.early_hosts.note(shb, time, self.last, self._context.now)
+
+    def expect(self, newcomer: Member, then: Callable[[Known, Tick], None]) -> None:
+        """Keep the log for a host that comes; then say since when it was known, and what is kept."""
+        known = self.early_hosts.known(newcomer.shb)
+        row = None
+        if known:
+            floor = max(known[0][1], self._latest.released)
+            row = self.membership.expect(newcomer, floor, self._context.now)
+        if row is None:
+            then((), 0)
+        else:
+            changes = (Store(row), *self.early_hosts.changes())
+            self._context.write(changes, lambda: then(known, row.floor))
 
     def review_regime(self) -> None:
         """Open a new regime if members or claims have changed; not too often (R31)."""
@@ -347,7 +426,9 @@ class Pubend(StreamEnd):
             self._record.announcement_version,
             tuple(vector.items()),
         )
-        rows = self.membership.rows_for(vector, start, self._latest.released)
+        rows = self.membership.rows_for(
+            vector, start, self._latest.released, self.early_hosts.since
+        )
         self.regimes.append(regime)
         self.last = start
         # the opening tick is promised silent, so the ceiling covers it in the same write
@@ -367,7 +448,7 @@ class Pubend(StreamEnd):
     def retire(self, shb: ShbId) -> None:
         """Keep nothing for a host that will not return (R26)."""
         was_member, holds = self.membership.retire(shb, self._context.now)
-        changes = [Erase(row.key) for row in holds]
+        changes = [Erase(row.key) for row in holds] + self.early_hosts.retire(shb)
         if was_member:
             changes.append(Erase(MemberRecord.key_of(self._record.pubend, shb)))
         if changes:
@@ -377,6 +458,7 @@ class Pubend(StreamEnd):
     def _review(self) -> None:
         """Park, expire and release; look for a regime that is due."""
         self._context.after(us(ms=self._context.parameters.ack_ms), self._review)
+        self.early_hosts.observe(self._claim, self._context.now)
         parked, ended = self.membership.review(self._claim, self._context.now)
         changes: list[Change] = [Store(row) for row in parked]
         changes += [Erase(MemberRecord.key_of(self._record.pubend, shb)) for shb in ended]
@@ -415,11 +497,12 @@ class Pubend(StreamEnd):
 
     def _release(self) -> None:
         """Give up the part of the log that nobody needs any more (R56)."""
-        floor = self.membership.floor()
+        floors = [self.membership.floor(), self.early_hosts.floor(self._context.now)]
+        floor = min((each for each in floors if each is not None), default=self.top)
         kept_from = self._clock_view() - us(s=self._context.parameters.retention_s)
         if self._size.is_full:
             kept_from = max(kept_from, self._size.tick_to_fit())
-        up_to = min(self.top, kept_from, self.top if floor is None else floor)
+        up_to = min(self.top, kept_from, floor)
         if up_to <= self._latest.released:
             return
         rows = tuple(Store(row) for row in self.membership.rows())

@@ -23,6 +23,7 @@ from gapless.core.machine import Context, Timer
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
 from gapless.messages.requests import Done, HoldId, Leave, Read, ReadReply, ReleaseHold
+from gapless.messages.streams import Member
 
 __all__ = ["Errand", "Hosted", "Requests", "way_back"]
 
@@ -139,12 +140,13 @@ class Requests:
         hold: HoldId | None,
         then: Callable[[ReadReply], None],
         hold_tick: Tick | None = None,
+        newcomer: Member | None = None,
         fault: Callable[[str], None] = _nobody_told,
     ) -> Errand:
         """Read the log of a pubend (R48); the answer may end below ``high``.
 
         A hold is put, or raised, to ``hold_tick``, which is just below ``low`` unless it is given
-        (R49). Above ``reads_per_shb_max`` under way for a pubend a read waits for its turn. While the
+        (R49). A ``newcomer`` is a host that asks since when it was known (R46). Above ``reads_per_shb_max`` under way for a pubend a read waits for its turn. While the
         log cannot be read at ``low``, ``fault`` is told why, and the read goes on (P8).
         """
         bytes_max = self._context.parameters.read_chunk_bytes
@@ -152,7 +154,17 @@ class Requests:
 
         def made(number: int) -> Read:
             return Read(
-                pubend, number, self._me, (), filter_text, low, high, hold, bytes_max, above
+                pubend,
+                number,
+                self._me,
+                (),
+                filter_text,
+                low,
+                high,
+                hold,
+                bytes_max,
+                above,
+                newcomer,
             )
 
         errand = self._errand(pubend, made, then, fault)

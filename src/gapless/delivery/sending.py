@@ -17,7 +17,13 @@ from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.delivery.attachments import Attachment, Routed, Routing
-from gapless.delivery.knowledge import content_bytes, joined, publications_between, tick_of
+from gapless.delivery.knowledge import (
+    content_bytes,
+    divided,
+    joined,
+    publications_between,
+    tick_of,
+)
 from gapless.delivery.regimes import RegimeTeller, Vector
 from gapless.messages.streams import AttachKind, Frame, Piece, Publication, Silence
 
@@ -146,8 +152,8 @@ class Sender:
     def _send(
         self, routed: Routed, attachment: Attachment, pieces: list[Piece], *, first: bool
     ) -> None:
-        peer = attachment.peer
-        for piece in joined(pieces, self._context.parameters.frame_events_max):
+        peer, most = attachment.peer, self._context.parameters.frame_events_max
+        for piece in joined(pieces, most):
             self._teller.tell(peer, routed.pubend, piece.regime, routed.regimes)
             if not piece.publications:
                 waiting = self._silences.setdefault(peer, [])
@@ -156,7 +162,10 @@ class Sender:
             if peer in self._silences:
                 # what lies before an event is told before it
                 self._context.post(peer, Silence(tuple(self._silences.pop(peer))))
-            self._context.post(peer, Frame(routed.pubend, attachment.number, piece, first))
+            # what came in one row of the log, or from a client in one frame, may be more
+            fits = len(piece.publications) <= most
+            for part in (piece,) if fits else divided(piece, most):
+                self._context.post(peer, Frame(routed.pubend, attachment.number, part, first))
 
     # --- best effort -------------------------------------------------------------------------
 
@@ -183,8 +192,9 @@ class Sender:
             attachment.sent = max(attachment.sent, piece.high)
             passed = self._filtered(routed, attachment, piece, masks, 0, best_effort=True)
             if passed.publications:
-                frame = Frame(routed.pubend, attachment.number, passed, first=True)
-                self._context.post(attachment.peer, frame)
+                for part in divided(passed, self._context.parameters.frame_events_max):
+                    frame = Frame(routed.pubend, attachment.number, part, first=True)
+                    self._context.post(attachment.peer, frame)
         return True
 
     # --- filtering (R25) ---------------------------------------------------------------------

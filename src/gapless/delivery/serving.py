@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
@@ -116,7 +116,14 @@ class Serving:
             self._context.mark("read after its hold was released")
             return
         self._reading += 1
-        if request.hold is None:
+        if request.newcomer is not None:
+            self._pubend.expect(
+                request.newcomer,
+                lambda known, kept: self._look(
+                    request, wanted, lambda reply: then(replace(reply, known=known, kept=kept))
+                ),
+            )
+        elif request.hold is None:
             self._look(request, wanted, then)
         else:
             self._hold(request.hold, request.hold_tick, lambda: self._look(request, wanted, then))
@@ -131,19 +138,22 @@ class Serving:
             if reply.done < request.low and not is_empty:
                 self._context.mark("read that cannot go on")
                 fault = pubend.damage or "the log could not be read"
-                reply = msgspec.structs.replace(reply, fault=fault)
+                reply = replace(reply, fault=fault)
             then(reply)
 
         pubend.pieces_between(request.low, request.high, found)
 
     def _reply(self, request: Read, wanted: Filter, pieces: list[Piece], done: Tick) -> ReadReply:
         """Return the answer: exact up to ``done``, unless the limits end it before."""
-        released = self._pubend.record.released
+        released, gone = self._pubend.record.released, self._pubend.record.gone
+        if gone >= request.low and request.newcomer is None:
+            gone = self._pubend.gone_for(wanted)
         exact = [
             filtered(piece, lambda publication: wanted.matches(publication.attributes))
             for piece in pieces
         ]
-        told = _bounded(exact, max(0, request.bytes_max))
+        events_max = self._context.parameters.frame_events_max
+        told = _bounded(exact, max(0, request.bytes_max), events_max)
         if told and told[-1].high < exact[-1].high:
             done = told[-1].high
         done = min(done, request.high)
@@ -157,7 +167,7 @@ class Serving:
             done,
             self._pubend.top,
             released,
-            self._pubend.record.gone,
+            gone,
         )
 
     def _filter(self, text: str) -> Filter | None:
@@ -174,23 +184,25 @@ class Serving:
         return known
 
 
-def _bounded(pieces: list[Piece], bytes_max: int) -> list[Piece]:
+def _bounded(pieces: list[Piece], bytes_max: int, events_max: int) -> list[Piece]:
     """Return as many pieces as the limits allow, the last one cut.
 
-    They end before the first publication that comes after too many bytes; so there is at least one
-    publication, if any, and the silence behind the last one is told as far as it goes.
+    They end before the first publication that comes after too many bytes or events; so there is at
+    least one publication, if any, and the silence behind the last one is told as far as it goes.
     """
     taken: list[Piece] = []
-    size = 0
+    size, room = 0, events_max
     for piece in pieces[:_PIECES_MAX]:
         whole = size + content_bytes(piece)
-        if whole > bytes_max:
+        left = room - len(piece.publications)
+        if whole > bytes_max or left < 0:
             for publication in piece.publications:
-                if size > bytes_max:
+                if size > bytes_max or not room:
                     if publication.tick > piece.low:
                         taken.append(cut(piece, piece.low, publication.tick - 1))
                     return taken
                 size += content_bytes(Piece(0, 0, 0, 0, (publication,)))
-        size = whole
+                room -= 1
+        size, room = whole, left
         taken.append(piece)
     return taken

@@ -14,8 +14,8 @@ stream goes on above the ceiling, whatever the clock says (R29, A8).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
@@ -27,6 +27,10 @@ from gapless.messages.records import Change, PubendRecord, RegimeRecord, Store
 from gapless.messages.streams import Piece, Publication
 
 __all__ = ["Outlet", "Pending", "StreamEnd"]
+
+
+_FORMERLY_MAX: Final = 8
+"""Narrower advertisements that are remembered. Of what is older it is not known who could match it."""
 
 
 class Outlet(Protocol):
@@ -112,6 +116,38 @@ class StreamEnd:
             self._settle()
 
         self._context.write(changes, durable)
+
+    def _enqueue_all(self, pendings: Sequence[Pending], changes: tuple[Change, ...]) -> None:
+        """Let several things wait for one write; then tell them, one a step.
+
+        All are durable with the first. What one step tells travels in one packet, so the others wait
+        for empty writes: a write of any size makes no packet of any size.
+        """
+        self._pending.extend(pendings)
+        waiting = deque(pendings)
+
+        def durable() -> None:
+            waiting.popleft().durable = True
+            self._settle()
+            if waiting:
+                self._context.write((), durable)
+
+        self._context.write(changes, durable)
+
+    def after_told(self, then: Callable[[], None]) -> None:
+        """Call back when all that was given away before is durable and told.
+
+        Who is told of an event, and then reads the log, finds it.
+        """
+        last = self._pending[-1] if self._pending else None
+
+        def durable() -> None:
+            if last is None or not any(each is last for each in self._pending):
+                then()
+            else:
+                last.done = _both(last.done, then)
+
+        self._context.write((), durable)
 
     def _settle(self) -> None:
         """Tell what is durable, in the order in which ticks were given."""
@@ -222,6 +258,19 @@ class StreamEnd:
             self._latest = msgspec.structs.replace(
                 self._latest,
                 properties=msgspec.structs.replace(latest.properties, advertisement=advertisement),
+                formerly=(
+                    *latest.formerly[1 - _FORMERLY_MAX :],
+                    (self.last, latest.properties.advertisement),
+                ),
                 announcement_version=latest.announcement_version + 1,
             )
         return Store(self._latest)
+
+
+def _both(first: Callable[[], None] | None, second: Callable[[], None]) -> Callable[[], None]:
+    def both() -> None:
+        if first is not None:
+            first()
+        second()
+
+    return both

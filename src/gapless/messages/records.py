@@ -20,6 +20,8 @@ from gapless.messages.streams import Publication
 __all__ = [
     "Append",
     "Change",
+    "CommitRecord",
+    "EarlyHostRecord",
     "Erase",
     "HoldRecord",
     "HomeRecord",
@@ -33,6 +35,7 @@ __all__ = [
     "Record",
     "RegimeRecord",
     "SegmentRecord",
+    "StagedRecord",
     "Store",
     "SubscriptionRecord",
     "Trim",
@@ -97,6 +100,8 @@ class PubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The last tick that may have held an event and is released; what is above it was silence."""
     last_event: Tick = 0
     """Not below the last event of every publisher that was forgotten."""
+    formerly: tuple[tuple[Tick, str], ...] = ()
+    """Narrower advertisements, oldest first, each with a tick up to which no wider one was used."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -155,6 +160,20 @@ class HoldRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
         return ("hold", str(self.pubend), str(self.hold.shb), self.hold.subscription)
 
 
+class EarlyHostRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What was known of a subscriber host before it came to a hosted pubend, and since when (R46)."""
+
+    pubend: PubendId
+    shb: ShbId
+    known: tuple[tuple[VirtualTime, Tick], ...]
+    """Up to which virtual time its news was here, each with the tick from which on; both grow."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One a subscriber host."""
+        return ("early host", str(self.pubend), str(self.shb))
+
+
 class PublisherRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """How far a publisher has come, so that a repeated publication is known again (R27)."""
 
@@ -173,6 +192,45 @@ class PublisherRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     def key(self) -> tuple[str, ...]:
         """One a publisher and pubend."""
         return ("publisher", str(self.pubend), self.publisher)
+
+
+class StagedRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A chunk of events that wait for a commit (S1, S2); nobody sees them before that."""
+
+    pubend: PubendId
+    writer: str
+    batch: int
+    partition: int
+    attempt: str
+    number: int
+    events: bytes
+    """In msgpack: there may be many, and nobody looks at them before they are committed."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One a chunk."""
+        numbers = (f"{each:020}" for each in (self.batch, self.partition, self.number))
+        batch, partition, number = numbers
+        return ("staged", str(self.pubend), self.writer, batch, partition, self.attempt, number)
+
+
+class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The last batch that a writer has committed, so that a repeated commit is known again (S1, S3)."""
+
+    pubend: PubendId
+    writer: str
+    batch: int
+    first: Tick
+    last: Tick
+    events: int
+    sequence: int
+    """The last one; the next batch goes on after it, also when the publisher is forgotten."""
+    clock: int
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One a writer and pubend."""
+        return ("commit", str(self.pubend), self.writer)
 
 
 class JoinRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -242,7 +300,10 @@ Record: TypeAlias = (
     | RegimeRecord
     | MemberRecord
     | HoldRecord
+    | EarlyHostRecord
     | PublisherRecord
+    | StagedRecord
+    | CommitRecord
     | JoinRecord
     | SubscriptionRecord
 )

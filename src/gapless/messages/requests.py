@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
-from gapless.core.ids import BrokerId, Join, PubendId, ShbId
+from gapless.core.ids import BrokerId, Join, PubendId, ShbId, VirtualTime
 from gapless.core.ticks import Tick
-from gapless.messages.streams import Piece
+from gapless.messages.streams import Member, Piece
 
 __all__ = ["Done", "HoldId", "Leave", "Read", "ReadReply", "ReleaseHold"]
 
@@ -38,6 +38,8 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
     bytes_max: int
     hold_tick: Tick = 0
     """The log is held above this tick."""
+    newcomer: Member | None = None
+    """A host that comes to the pubend, and asks since when it was known there (R46)."""
 
 
 class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -51,9 +53,13 @@ class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     top: Tick
     released: Tick
     gone: Tick
-    """Up to here events may be gone; from there to ``released`` there were none."""
+    """Up to here events that match may be gone; from there to ``released`` there were none."""
     fault: str = ""
     """Why nothing can be read at the lowest tick that was asked for; then ``done`` is below it."""
+    known: tuple[tuple[VirtualTime, Tick], ...] = ()
+    """Up to which virtual time the news of the newcomer was there, each with the tick from which on."""
+    kept: Tick = 0
+    """Above this tick the log is kept for the newcomer, if anything was known of it."""
 
 
 class ReleaseHold(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -13,10 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from gapless.broker import machine
-from gapless.delivery import istream, knowledge
+from gapless.delivery import istream, knowledge, staging
 from gapless.delivery.members import Membership
 from gapless.delivery.publishers import Publishers
 from gapless.delivery.sending import Sender
+from gapless.delivery.staging import Staging
 from gapless.delivery.stream_end import StreamEnd
 from gapless.delivery.subscribers.catching import CatchUp
 from gapless.delivery.subscribers.host import SubscriberHost
@@ -86,6 +87,19 @@ def _rest(held: Any) -> tuple[Any, ...]:
 def _floor_of_the_fastest(self: Any) -> int | None:
     floors = [row.floor for row in self._rows.values()]
     return max(floors, default=None)
+
+
+def _takes_two_attempts(original: Any) -> Any:
+    """Take every attempt of a partition that has as many chunks, whichever is named."""
+
+    def chunks_of(call: Any, part: Any, held: Any) -> Any:
+        partition, attempt, count = part
+        names = dict.fromkeys([attempt, *(each.attempt for each in held if each[0] == partition)])
+        tried = [(partition, name, count) for name in names]
+        whole = [each for each in tried if (partition, each[1], count - 1) in held]
+        return [chunk for each in whole for chunk in original(call, each, held)]
+
+    return chunks_of
 
 
 # --- routers -------------------------------------------------------------------------------------
@@ -191,6 +205,16 @@ BUGS: Final = (
         ((Publishers, "get", _sequences_forgotten),),
     ),
     Plant(
+        "a commit is done again",
+        "a batch that its writer makes again after a crash is published again (S1, S3)",
+        ((Staging, "_is_over", _constant(False)),),
+    ),
+    Plant(
+        "two attempts are committed",
+        "a partition that ran twice is published twice (S1, S2)",
+        ((staging, "_chunks_of", _takes_two_attempts),),
+    ),
+    Plant(
         "released by the fastest",
         "the log is released up to the greatest floor instead of the least (R56)",
         ((Membership, "floor", _replaced(_floor_of_the_fastest)),),
@@ -229,6 +253,11 @@ BUGS: Final = (
         "starts at once",
         "a subscription starts on a stream that was not told of it (R44)",
         ((Strand, "offer_start", _starts_at_once),),
+    ),
+    Plant(
+        "begins where its host came",
+        "a subscription misses the first events of a pubend that was made after it (R46)",
+        ((Strand, "known_after", _constant(None)),),
     ),
     Plant(
         "everything is covered",

@@ -90,7 +90,7 @@ class SubscriptionChecker:
             view = self._view(pubend)
             if view is not None:
                 self._check_begin(view.stream, begin, tick)
-                past = begin.kind is not BeginKind.LATEST
+                past = begin.kind is not BeginKind.LATEST or _begins_in_what_is_lost(view, tick)
                 view.told_start(tick, self._report, past=past)
 
     def resumed(self, position: PositionTuple) -> None:
@@ -101,6 +101,7 @@ class SubscriptionChecker:
                 # what came before any start was told counts: the client resumed after it
                 view.known = view.known or (view.begun and view.limit is None)
                 past = not self.durable or (self._past and not view.known)
+                past |= _begins_in_what_is_lost(view, tick)
                 view.told_start(tick, self._report, past=past)
 
     def expired(self, begin: Begin, position: PositionTuple) -> None:
@@ -137,7 +138,8 @@ class SubscriptionChecker:
         """The subscription has started on a pubend that it waited for."""
         view = self._view(pubend)
         if view is not None:
-            view.told_start(after, self._report, past=self._past or not self.durable)
+            past = self._past or not self.durable or _begins_in_what_is_lost(view, after)
+            view.told_start(after, self._report, past=past)
 
     def _check_begin(self, stream: Stream, begin: Begin, tick: int) -> None:
         """Check that what was asked for of the past is not passed over."""
@@ -209,6 +211,15 @@ class SubscriptionChecker:
         if view is not None:
             lawful = self._world.options.forgiving
             view.gap(low, high, lawful=lawful, report=self._report)
+
+    def progressed(self, position: PositionTuple) -> None:
+        """Take the news that everything up to a position was sent; the client resumes from there."""
+        for pubend, tick in position:
+            view = self.views.get(pubend)
+            if view is None or not view.begun:
+                self._report("spurious", f"{pubend} goes on to {tick}, and has not begun")
+            else:
+                view.progress(tick, self._report)
 
     def stalled(self, pubend: PubendId, reason: str) -> None:
         """Take the news that a stream stands still, or goes on (P8)."""
@@ -305,3 +316,8 @@ class SubscriptionChecker:
             ):
                 found.append(f"{self.name}: has not started on {stream.pubend}")
         return found
+
+
+def _begins_in_what_is_lost(view: View, tick: int) -> bool:
+    """Say whether a stream is begun where the log had lost a part before the broker came to it (R46)."""
+    return not view.begun and tick < view.stream.released

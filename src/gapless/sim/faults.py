@@ -218,7 +218,7 @@ class Faults:
 
     def _lose_client(self) -> bool:
         workload = self._workload
-        clients = [*workload.publishers, *workload.live()]
+        clients = [*workload.publishers, *workload.stagers, *workload.live()]
         client = self._random.choice(clients)
         away = self._options.down_us(self._random)
         unseen = self._options.down_us(self._random) if self._random.random() < 0.5 else 0

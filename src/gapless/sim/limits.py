@@ -11,7 +11,7 @@ from typing import Final
 
 from gapless.core.parameters import Parameters
 
-__all__ = ["PACED_MS", "TINY", "draw_limits", "paced"]
+__all__ = ["PACED_MS", "TINY", "draw_limits", "paced", "tiny_backlog"]
 
 PACED_MS: Final = tuple(name for name in Parameters.__struct_fields__ if name.endswith("_ms"))
 """The parameters that the pace shortens."""
@@ -53,6 +53,7 @@ def paced(pace: float, *, expiry: bool, retention_s: int) -> dict[str, int]:
         linger_s=1,
         filter_wait_s=1,
         slow_after_s=1,
+        progress_ms=max(1, round(400 * pace)),  # often enough to matter within a run
         hold_ttl_s=2 * park if expiry else 86_400,
         expire_after_s=3 * park if expiry else 604_800,
         tombstone_ttl_s=86_400,
@@ -65,4 +66,12 @@ def draw_limits(random: Random) -> dict[str, int]:
     """Draw which limits are tiny in a seed: none in half of them."""
     if random.random() < 0.5:
         return {}
-    return {name: random.choice(values) for name, values in TINY.items() if random.random() < 0.2}
+    drawn = {name: random.choice(values) for name, values in TINY.items() if random.random() < 0.2}
+    return drawn | tiny_backlog(drawn.get("prefetch_max"))
+
+
+def tiny_backlog(prefetch_max: int | None) -> dict[str, int]:
+    """Return how much may wait beyond a tiny prefetch_max: nothing, or some events."""
+    if prefetch_max is None:
+        return {}
+    return {"backlog_bytes": 0 if prefetch_max == 1 else 1_200}

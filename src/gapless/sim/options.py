@@ -43,6 +43,10 @@ RARE_FAULT_KINDS: Final = ("skipped packet",)
 """Kinds that only some situations have (:mod:`.situations`)."""
 
 
+STAGING_SHARE: Final = 0.125
+"""How many seeds have writers that stage."""
+
+
 class NetworkKind(StrEnum):
     """How links fail."""
 
@@ -123,6 +127,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Advertisements widened, a second."""
     repeat_rate: float = 0.0
     """Batches that a publisher sends again although they were answered, a second."""
+    stagers: int = 0
+    """Writers that stage and commit."""
+    stage_rate: float = 0.0
+    """Batches that they begin, a second."""
     amnesia: float = 0.1
     """How often a durable client comes back without its own position."""
     reads: float = 1.0
@@ -190,7 +198,16 @@ DEFAULTS = Options()
 def draw(seed: int) -> Options:
     """Return the options of a seed."""
     together = Random(f"{seed}/together").random() < 0.5  # noqa: S311
-    return add_situation(draw_ordinary(seed)).with_(together=together)
+    return _also_staging(add_situation(draw_ordinary(seed)).with_(together=together))
+
+
+def _also_staging(options: Options) -> Options:
+    """Return the options with writers that stage, in one seed of eight; the others stay as they are."""
+    random = Random(f"{options.seed}/staging")  # noqa: S311
+    if random.random() >= STAGING_SHARE:
+        return options
+    rate = random.choice((5.0, 20.0)) * 0.1 / options.pace
+    return options.with_(stagers=random.randint(1, 2), stage_rate=rate)
 
 
 def draw_ordinary(seed: int) -> Options:

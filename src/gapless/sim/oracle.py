@@ -18,6 +18,7 @@ from gapless.messages.records import Append, Change, Erase, LogRow, PubendRecord
 from gapless.messages.streams import Publication
 
 if TYPE_CHECKING:
+    from gapless.sim.staging import WriterChecker
     from gapless.sim.world import Host, World
 
 __all__ = ["Stream", "Truth"]
@@ -83,6 +84,8 @@ class Truth:
         """What publishers sent, by pubend, publisher and sequence."""
         self.erased: dict[str, int] = {}
         """How often the record of a durable subscription was erased: at its end, or by expiry."""
+        self.writers: dict[str, WriterChecker] = {}
+        """Who stages; what they have published shows when it is logged."""
         for host in world.hosts.values():
             host.disk.watchers.append(self.durable)
 
@@ -161,8 +164,11 @@ class Truth:
             self._world.violate("nonmonotonic", f"{name} at {publication.tick} in {row}")
         if publication.sequence <= stream.sequences.get(publication.publisher, 0):
             self._world.violate("duplicate", f"{name} is logged again, or too late (I12)")
+        writer = self.writers.get(publication.publisher)
         sent = self.sent.get((stream.pubend, publication.publisher, publication.sequence))
-        if sent != (publication.attributes, publication.payload):
+        if writer is not None:
+            writer.logged(publication)
+        elif sent != (publication.attributes, publication.payload):
             self._world.violate("spurious", f"{name} is logged but was not sent so")
         if not self.filter(stream.advertisement).matches(publication.attributes):
             self._world.violate("refused", f"{name} lies outside its advertisement")

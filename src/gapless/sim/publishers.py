@@ -199,6 +199,8 @@ class Publisher(Client):
         self.ask(OpenPublisher(self._opening, self.pubend, self.name))
 
     def _publisher_opened(self, notice: PublisherOpened) -> None:
+        if notice.request != self._opening:
+            return  # it was opened again meanwhile, and this session is fenced off
         guaranteed = self.plan.quality is Quality.GUARANTEED
         if guaranteed and notice.last_sequence < self._last_ok:
             self.world.violate(

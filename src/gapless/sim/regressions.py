@@ -79,5 +79,18 @@ REGRESSIONS: tuple[Regression, ...] = (
             ':0.0,"roam":0.5}'
         ),
     ),
+    Regression(
+        "a hold that no read would confirm was never confirmed, and its strand never told",
+        json=(
+            '{"seed":1077,"cells":5,"shape":"star","fan_out":4,"pace":0.2,"network":"datagram","delay'
+            '_us_min":50,"delay_us_max":10000,"half_open":0.0,"stall":0.0,"sync_us_max":1000,"togethe'
+            'r":true,"survive":1.0,"torn":0.0,"clock_error_us":10000000,"rates":{"crash":2.0,"crash i'
+            'nside a sync":0.75,"cut":0.75,"one-way cut":2.0,"permanent cut":0.75,"clock jump":2.0},"'
+            'quiet":0.4,"down_ms_max":1600,"whole_core":1.0,"safety_ms":6000,"operations_max":128,"pu'
+            'bends":3,"publishers":5,"subscribers":8,"publish_rate":20.0,"batch_max":8,"churn_rate":1'
+            '.5,"total":0.5,"late_pubends":0.6,"outside":0.0,"amnesia":0.0,"credit_max":5,"retention_'
+            's":3600}'
+        ),
+    ),
 )
 """Newest last."""

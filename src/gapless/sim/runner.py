@@ -157,6 +157,9 @@ class Run:
         for publisher in self.workload.publishers:
             if publisher.host in core:
                 found += publisher.unfinished()
+        for stager in self.workload.stagers:
+            if stager.host in core:
+                found += stager.unfinished()
         for reader in self.workload.readers:
             if reader.host in core and reader.stream in sound:
                 found += reader.unfinished()

@@ -227,6 +227,16 @@ class View:
             self.cursor, self.place = high, stream.after(high)
             self._begin_window()
 
+    def progress(self, tick: int, report: Report) -> None:
+        """Take that everything up to a tick has come."""
+        if tick <= self.cursor:
+            return
+        for missed in self.owed_between(self.cursor, tick):
+            report("lost", f"{self.stream.pubend} {missed}: all up to {tick} was sent, it is said")
+        self._skip_what_is_behind()
+        self.cursor, self.place = tick, self.stream.after(tick)
+        self._close_if_passed(report)
+
     # --- filter changes ----------------------------------------------------------------------
 
     def open_change(self, filter_text: str) -> None:

@@ -21,6 +21,7 @@ _NUMBERS = {
     "cells": 1,
     "subscribers": 1,
     "publishers": 1,
+    "stagers": 0,
     "pubends": 1,
     "batch_max": 1,
     "operations_max": 1,

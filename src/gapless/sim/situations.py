@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from gapless.core.parameters import Parameters
+from gapless.sim.limits import tiny_backlog
 
 if TYPE_CHECKING:
     from gapless.sim.options import Options
@@ -136,7 +137,12 @@ def damaged(options: Options, random: Random) -> Options:
 def flooded(options: Options, random: Random) -> Options:
     """Clients, and in half of these seeds links too, are slower than what comes (R33, R40, R48)."""
     flooding = options.with_(
-        limits={**options.limits, "prefetch_max": random.choice((1, 3)), "join_hold": 1},
+        limits={
+            **options.limits,
+            "prefetch_max": (prefetch := random.choice((1, 3))),
+            "join_hold": 1,
+            **tiny_backlog(prefetch),
+        },
         rates=_also(options, "slow client", 4.0),
         best_effort=random.choice((0.0, 0.5)),
         credit_max=random.choice((1, 5)),

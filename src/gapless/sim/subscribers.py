@@ -15,6 +15,8 @@ from gapless.messages.clients import (
     FilterSet,
     Gap,
     Order,
+    PositionTuple,
+    Progress,
     Refused,
     Seek,
     SetFilter,
@@ -151,6 +153,8 @@ class Subscriber(Client):
             self.checker.started(notice.pubend, notice.after)
         elif isinstance(notice, Stalled):
             self.checker.stalled(notice.pubend, notice.reason)
+        elif isinstance(notice, Progress):
+            self.checker.progressed(notice.position)
         elif isinstance(notice, Gap):
             self.checker.gap(notice.pubend, notice.low, notice.high)
         elif isinstance(notice, Subscribed):
@@ -190,6 +194,9 @@ class Subscriber(Client):
         position = self.checker.position()
         if self.random.random() < 0.3:
             position = tuple(each for each in position if self.random.random() < 0.5)
+        self._acknowledge(position)
+
+    def _acknowledge(self, position: PositionTuple) -> None:
         if position and self._ending is None and self._seek is None:
             for pubend, tick in position:
                 self.checker.acked[pubend] = max(tick, self.checker.acked.get(pubend, 0))
@@ -224,7 +231,10 @@ class Subscriber(Client):
     def _refused(self, notice: Refused) -> None:
         if self._change is not None and notice.request == self._change.request:
             if self._change_asked > 1:
-                self.world.after(50_000, self._ask_change)  # perhaps it was done before
+                # perhaps it was done before; and filters stay while their events are not acknowledged
+                if self.durable:
+                    self._acknowledge(self.checker.position())
+                self.world.after(50_000, self._ask_change)
             else:
                 self._change = None
                 self.checker.change_refused()

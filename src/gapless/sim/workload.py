@@ -15,60 +15,20 @@ from typing import TYPE_CHECKING
 from gapless.content.values import Value
 from gapless.messages.clients import Begin, BeginKind, Order
 from gapless.messages.overlay import Quality
+from gapless.sim.drawing import draw_advertisement, draw_event, draw_filter
 from gapless.sim.publishers import PubendPlan, Publisher
 from gapless.sim.readers import Reader
+from gapless.sim.staging import Stager
 from gapless.sim.subscribers import LATEST, Subscriber
 
 if TYPE_CHECKING:
     from gapless.sim.oracle import Truth
     from gapless.sim.world import Host, World
 
-__all__ = ["Workload", "draw_event", "draw_filter"]
+__all__ = ["Workload"]
 
 SUBSCRIBERS_MAX = 24
 """Live subscriptions at once; an old one ends before a new one begins."""
-
-
-def draw_event(random: Random, domain: int) -> dict[str, Value]:
-    """Draw the attributes of an event; one is missing now and then."""
-    event: dict[str, Value] = {
-        "kind": "abcdefgh"[random.randrange(domain)],
-        "price": random.randrange(domain + 1),
-    }
-    if random.random() < 0.5:
-        event["hot"] = random.random() < 0.5
-    return event
-
-
-def draw_filter(random: Random, domain: int) -> str:
-    """Draw the text of a filter, from a small set, so that equal ones come again."""
-    kind = "abcdefgh"[random.randrange(domain)]
-    other = "abcdefgh"[random.randrange(domain)]
-    price = random.randrange(domain + 1)
-    return random.choice(
-        (
-            "TRUE",
-            f"kind = '{kind}'",
-            f"kind <> '{kind}'",
-            f"price = {price}",
-            f"price < {price}",
-            f"price >= {price}",
-            f"kind = '{kind}' AND price >= {price}",
-            f"kind = '{kind}' AND price < {price}",
-            f"kind IN ('{kind}', '{other}')",
-            f"kind = '{kind}' OR price = {price}",
-            f"price BETWEEN {price} AND {price + 1}",
-            "hot",
-            f"NOT hot AND kind = '{kind}'",
-            f"hot IS NULL AND price <= {price}",
-        )
-    )
-
-
-def draw_advertisement(random: Random, domain: int) -> str:
-    """Draw what a pubend promises to keep to."""
-    kind = "abcdefgh"[random.randrange(domain)]
-    return random.choice(("TRUE", "TRUE", f"kind = '{kind}'", f"price < {domain}", "hot IS NULL"))
 
 
 class Workload:
@@ -94,6 +54,16 @@ class Workload:
         for number in range(self.options.publishers):
             plan = self.plans[number % len(self.plans)]
             self.publishers.append(Publisher(world, truth, f"p{number}", plan))
+        lasting = [plan for plan in self.plans if plan.quality is Quality.GUARANTEED]
+        stagers = self.options.stagers if lasting else 0
+        self.stagers = [self._stager(number, lasting) for number in range(stagers)]
+
+    def _stager(self, number: int, plans: list[PubendPlan]) -> Stager:
+        """Make a writer that stages, from random numbers of its own: others draw as without it."""
+        plan = self.world.stream("stager", str(number)).choice(plans)
+        stager = Stager(self.world, self.truth, f"w{number}", plan)
+        stager.workload = self
+        return stager
 
     def _plan(self, number: int, hosts: list[Host]) -> PubendPlan:
         random = self.random
@@ -119,6 +89,9 @@ class Workload:
         self._repeat(self.options.reads, self._read)
         self._repeat(self.options.widen_rate, self._widen)
         self._repeat(self.options.repeat_rate, self._publish_again)
+        for stager in self.stagers:
+            self.world.after(int(span * 0.1 * stager.random.random()), stager.connect)
+        self._repeat(self.options.stage_rate, self._stage)
 
     def _open_late(self, publisher: Publisher) -> None:
         """Open a pubend while a broker that may have to learn of it is coming back."""
@@ -129,8 +102,8 @@ class Workload:
     def stop(self) -> None:
         """Begin nothing new; what is there goes on, also those that are late."""
         self.over = True
-        for publisher in self.publishers:
-            publisher.connect()
+        for client in (*self.publishers, *self.stagers):
+            client.connect()
         for subscriber in self.subscribers:
             if subscriber.slow:
                 subscriber.slow = False
@@ -141,6 +114,9 @@ class Workload:
         for publisher in self.publishers:
             if publisher.host in self.world.core:
                 publisher.publish(self._events(publisher.plan, self.random))
+        for stager in self.stagers:
+            if stager.host in self.world.core:
+                stager.write()
 
     def _repeat(self, rate: float, operation: Callable[[Random], None]) -> None:
         """Do an operation again and again, at random times."""
@@ -180,6 +156,11 @@ class Workload:
     def _publish_again(self, random: Random) -> None:
         """Repeat what was answered; a client that lost track of its answers does so."""
         random.choice(self.publishers).repeat()
+
+    def _stage(self, random: Random) -> None:
+        """Have a writer begin a batch, if its last one is through."""
+        if self.stagers:
+            random.choice(self.stagers).write()
 
     def _widen(self, random: Random) -> None:
         """Have a pubend advertise more: a little, or everything."""

@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from gapless.core.errors import ProtocolError
-from gapless.messages import clients, operating, overlay, propagation, requests, streams
+from gapless.messages import clients, operating, overlay, propagation, requests, staging, streams
 from gapless.messages.overlay import Hello, Packet, Relayed, SessionId
 from gapless.wire.frames import FRAME_BYTES_MAX, HEADER_BYTES
 from gapless.wire.greeting import Beat, Goodbye, Greeting
@@ -75,6 +75,9 @@ Request: TypeAlias = (
     | operating.SeekDurable
     | operating.SetDurableFilter
     | operating.RemoveDurable
+    | staging.Stage
+    | staging.CommitStaged
+    | staging.DropStaged
     | Beat
     | Goodbye
 )
@@ -88,6 +91,7 @@ Notice: TypeAlias = (
     | clients.Started
     | clients.Stalled
     | clients.Delivery
+    | clients.Progress
     | clients.Gap
     | clients.Ended
     | clients.FilterSet
@@ -102,6 +106,9 @@ Notice: TypeAlias = (
     | operating.SubscriptionList
     | operating.SubscriptionShown
     | operating.DurableSought
+    | staging.Staged
+    | staging.StagedCommitted
+    | staging.StagedDropped
     | Beat
     | Goodbye
 )

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from gapless.core.parameters import us
 from gapless.core.ticks import Tick
 from gapless.delivery.subscribers.states import State
 from gapless.messages.clients import Begin, BeginKind, Seek, Subscribed
-from gapless.messages.requests import Read, ReleaseHold
+from gapless.messages.requests import Read, ReadReply, ReleaseHold
 from gapless.messages.streams import Report
 from tests.broker.desk import Desk, P
 from tests.scenarios.brokers import Publisher, Subscriber, of
@@ -174,7 +175,7 @@ def slow_reader(*, durable: bool = False, **parameters: Any) -> tuple[Desk, Publ
 
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_hold_keeps_the_log_for_who_reads_what_reports_have_let_go(durable: bool) -> None:
-    world, ann, x = slow_reader(durable=durable, prefetch_max=1)
+    world, ann, x = slow_reader(durable=durable, prefetch_max=1, backlog_bytes=0)
     (hold,) = world.holds("p")
     assert hold.tick < ann.ticks["e1"]
     world.run(s=8)
@@ -230,7 +231,7 @@ def test_a_hold_is_let_go_when_a_client_goes_that_is_not_durable() -> None:
 
 def test_a_hold_is_refreshed_so_that_the_pubend_knows_that_it_is_wanted() -> None:
     # R49: hold_ttl_s
-    world, ann, x = slow_reader(hold_ttl_s=8, prefetch_max=1)
+    world, ann, x = slow_reader(hold_ttl_s=8, prefetch_max=1, backlog_bytes=0)
     world.run(s=20)
     assert len(world.holds("p")) == 1
     refreshes = [each for each in world.sent_over(Read, "n", "p") if each.filter == "FALSE"]
@@ -240,6 +241,25 @@ def test_a_hold_is_refreshed_so_that_the_pubend_knows_that_it_is_wanted() -> Non
     world.run(s=2)
     assert x.events == ["e0", "e1", "e2", "e3"]
     assert ann.ticks["e1"] > world.released("p", P) or world.holds("p") == []
+
+
+def test_a_hold_of_a_strand_that_is_live_without_having_read_is_confirmed() -> None:
+    # R49: else its client would not be told that it has begun
+    world, _ = stage()
+    lost = world.lose(of(ReadReply, source="p", target="n"))
+    future = world.pubend("p", P).top + us(s=60)
+    x = world.subscriber("n", "x", "TRUE", begin=from_position(future), durable=True)
+    world.run(ms=100)
+    x.leave()
+    x.come_back()
+    lost.end()
+    world.run(ms=10)
+    strand = world.strand("n", "x")
+    assert strand.state is State.LIVE, "it waits for what is above the horizon"
+    assert not strand.holding.kept, "the read that would have had it kept was stopped"
+    world.run(s=2)
+    assert strand.holding.is_safe or strand.holding.current is None
+    assert x.starts == {P: future}
 
 
 def test_a_hold_that_is_forgotten_with_the_life_of_its_host_ends_in_the_end() -> None:
@@ -255,7 +275,7 @@ def test_a_hold_that_is_forgotten_with_the_life_of_its_host_ends_in_the_end() ->
 
 def seeking_back(*, durable: bool) -> tuple[Desk, Publisher, Subscriber]:
     """Let x seek back to what it has acknowledged, and read it again slowly."""
-    world, ann = stage(retention_s=3, read_chunk_bytes=1, prefetch_max=2)
+    world, ann = stage(retention_s=3, read_chunk_bytes=1, prefetch_max=2, backlog_bytes=0)
     x = world.subscriber("n", "x", "TRUE", durable=durable, credit=4)
     world.run(s=1)
     ticks = [ann.publish(f"e{number}") for number in range(4)]
@@ -285,7 +305,7 @@ def test_who_seeks_back_below_what_it_has_acknowledged_reads_at_its_own_pace() -
 
 def test_a_hold_is_not_above_what_is_acknowledged_on_disk() -> None:
     # I9, I13: after a crash the subscription goes on from what is on disk
-    world, ann, x = slow_reader(durable=True, prefetch_max=1)
+    world, ann, x = slow_reader(durable=True, prefetch_max=1, backlog_bytes=0)
     x.give_credit(1)
     world.run(ms=200)
     world.stop_disk("n")

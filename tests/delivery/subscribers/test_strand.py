@@ -199,7 +199,7 @@ def test_a_long_past_is_read_in_chunks() -> None:
 
 def test_a_reader_takes_no_more_from_the_log_than_its_client_has_room_for() -> None:
     # P7: prefetch_max
-    world, _ = past(20, read_chunk_bytes=1, prefetch_max=4)
+    world, _ = past(20, read_chunk_bytes=1, prefetch_max=4, backlog_bytes=0)
     x = world.subscriber("n", "x", "TRUE", begin=Begin(BeginKind.EARLIEST), credit=0)
     world.run(s=1)
     strand = world.strand("n", "x")
@@ -293,7 +293,7 @@ def test_nothing_is_read_of_a_stream_that_the_filter_cannot_match() -> None:
 
 def overrun(*, durable: bool) -> tuple[Desk, Subscriber]:
     """Let more events come than fit into the buffer of a client that takes none."""
-    world, ann = stage(prefetch_max=3, read_chunk_bytes=1)
+    world, ann = stage(prefetch_max=3, backlog_bytes=0, read_chunk_bytes=1)
     x = world.subscriber("n", "x", "TRUE", durable=durable, credit=0)
     y = world.subscriber("n", "y", "TRUE")
     world.run(s=1)
@@ -302,6 +302,35 @@ def overrun(*, durable: bool) -> tuple[Desk, Subscriber]:
     world.run(s=1)
     assert y.events == [f"e{number}" for number in range(10)], "nobody else waits"
     return world, x
+
+
+def test_a_client_that_falls_behind_for_a_moment_goes_on_from_memory() -> None:
+    world, ann = stage(prefetch_max=3)
+    x = world.subscriber("n", "x", "TRUE", credit=0)
+    world.run(s=1)
+    since = len(world.sent_over(Read, "n", "p"))
+    for number in range(10):
+        ann.publish(f"e{number}")
+    world.run(s=1)
+    assert world["n"].host.backlog.bytes > 0
+    x.give_credit(100)
+    world.run(s=1)
+    assert x.events == [f"e{number}" for number in range(10)]
+    assert len(world.sent_over(Read, "n", "p")) == since, "nothing travels twice"
+    assert world["n"].host.backlog.bytes == 0
+
+
+def test_what_waits_for_a_subscription_that_ends_waits_no_more() -> None:
+    world, ann = stage(prefetch_max=3)
+    x = world.subscriber("n", "x", "TRUE", credit=0)
+    world.run(s=1)
+    for number in range(10):
+        ann.publish(f"e{number}")
+    world.run(s=1)
+    assert world["n"].host.backlog.bytes > 0
+    x.end()
+    world.run(s=60)
+    assert world["n"].host.backlog.bytes == 0
 
 
 def test_a_slow_durable_subscriber_reads_the_log() -> None:
@@ -319,7 +348,7 @@ def test_a_slow_durable_subscriber_reads_the_log() -> None:
 
 def test_a_slow_durable_subscriber_does_not_read_everything_again_for_every_event() -> None:
     # it joins the live stream with a full buffer, has no room for the next event, and reads again
-    world, ann = stage(prefetch_max=3)
+    world, ann = stage(prefetch_max=3, backlog_bytes=0)
     x = world.subscriber("n", "x", "TRUE", durable=True, credit=0)
     world.run(s=1)
     for number in range(40):
@@ -344,7 +373,7 @@ def test_a_slow_subscription_that_is_not_durable_ends_with_a_reason_and_its_clie
 
 
 def test_a_subscriber_that_waits_for_its_own_answer_is_not_slow() -> None:
-    world, ann = stage(prefetch_max=3)
+    world, ann = stage(prefetch_max=3, backlog_bytes=0)
     world.publisher("p", "Q")
     world.subscriber("n", "y", "TRUE")
     world.run(s=1)

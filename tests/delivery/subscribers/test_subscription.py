@@ -293,7 +293,7 @@ def test_a_client_that_comes_back_in_total_order_goes_on_above_what_it_has_merge
 
 def test_a_slow_client_in_total_order_that_has_credit_is_not_to_blame() -> None:
     # the merge waits for a stream, not for the client: it reads the log later
-    world, pann, _, x = merged(prefetch_max=3, retention_s=3_600)
+    world, pann, _, x = merged(prefetch_max=3, backlog_bytes=0, retention_s=3_600)
     world.cut("n", "q")
     for number in range(10):
         pann.publish(f"e{number}")
@@ -325,6 +325,25 @@ def test_filter_changes_wait_for_those_before_and_all_are_answered() -> None:
     world.run(ms=100)
     assert x.events == ["e3"]
     assert [str(each) for each in world["n"].tables.roots] == ["kind = 3"]
+
+
+def test_filters_of_what_is_not_acknowledged_count_and_go_with_the_acknowledgement() -> None:
+    # R17, P7: a durable subscription gets again what it has not acknowledged, by the filter of its time
+    world, ann = stage(segments_max=2)
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    tick = ann.publish("e1")
+    world.run(ms=100)
+    for wanted in ("kind = 1", "kind = 2"):
+        assert isinstance(x.call(SetFilter(x.number(), "x", wanted)), FilterSet)
+    told = reason(x.call(SetFilter(x.number(), "x", "kind = 3")))
+    assert told == (
+        "2 filters before it still govern what is not acknowledged (segments_max); "
+        "acknowledge and try again later"
+    )
+    x.acknowledge(P, tick)
+    world.run(s=15)
+    assert isinstance(x.call(SetFilter(x.number(), "x", "kind = 3")), FilterSet)
 
 
 def test_more_filter_changes_than_the_limit_are_refused() -> None:

@@ -52,7 +52,7 @@ class CatchUp:
         strand = self._strand
         if self._errand is not None or strand.subscription.client is None:
             return
-        if len(strand.buffer) >= self._parameters.prefetch_max:
+        if not strand.buffer.has_room:
             return  # nor join: the next event would be one too many, and all be read again
         if strand.state is State.CATCHING:
             self.try_to_join()
@@ -63,7 +63,8 @@ class CatchUp:
             return  # nothing more is there yet
         segment, end = strand.governing(strand.position + 1)
         if strand.base is not None and not self._host.meets(strand.pubend, segment):
-            self._pass_over(min(end, known))
+            # not beyond the horizon: what is advertised there may be more than is known here
+            self._pass_over(min(end, strand.subend.horizon or 0))
         else:
             high = min(end, self.join_at) if strand.state is State.JOINING else end
             self._read(segment, high)
@@ -150,7 +151,7 @@ class CatchUp:
         if reply.released > strand.position:
             lost = reply.gone > strand.position and strand.base is not None
             if lost and self._host.meets(strand.pubend, segment):
-                strand.buffer.append(Lost(strand.position + 1, reply.gone))
+                strand.buffer.append_loss(Lost(strand.position + 1, reply.gone))
             strand.position = reply.released
         if strand.base is None:
             strand.begin(max(strand.position, strand.subscription.merged))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from gapless.content import Conjunction
 from gapless.content.filter import Filter
@@ -35,6 +35,8 @@ from gapless.messages.requests import HoldId
 from gapless.messages.streams import Publication, SetForget
 
 __all__ = ["Leaf", "SubscriberHost"]
+
+_ANYTHING: Final = Filter("TRUE")
 
 _ROOTS_READ_MAX = 64
 """Conjunctions of a filter that stands for all subscriptions; beyond, everything is read."""
@@ -61,10 +63,11 @@ class Leaf(Protocol):
 class _Offer:
     """A pubend that is announced."""
 
-    __slots__ = ("advertisement", "best_effort")
+    __slots__ = ("advertisement", "best_effort", "version")
 
-    def __init__(self, advertisement: Filter, *, best_effort: bool) -> None:
+    def __init__(self, advertisement: Filter, version: int, *, best_effort: bool) -> None:
         self.advertisement = advertisement
+        self.version = version
         self.best_effort = best_effort
 
 
@@ -91,6 +94,8 @@ class SubscriberHost:
         """Names the partitions on the way to a pubend; only for people (R12)."""
         self._candidates = candidates
         self._account = Account()
+        self.backlog = Account()
+        """What waits for slow clients beyond what always may."""
         self._joins: dict[PubendId, Join] = {each.pubend: each.join for each in joins}
         self._unneeded: dict[PubendId, int] = {}
         """Since when nobody needs a pubend that is joined."""
@@ -155,17 +160,33 @@ class SubscriberHost:
 
     # --- pubends -------------------------------------------------------------------------------
 
-    def announced(self, pubend: PubendId, advertisement: Filter, *, best_effort: bool) -> None:
+    def announced(
+        self, pubend: PubendId, advertisement: Filter, version: int, *, best_effort: bool
+    ) -> None:
         """A pubend exists, or its advertisement became wider."""
-        self._offers[pubend] = _Offer(advertisement, best_effort=best_effort)
+        self._offers[pubend] = _Offer(advertisement, version, best_effort=best_effort)
         for subscription in self.subscriptions.values():
             for segment in subscription.segments:
                 segment.meets.pop(pubend, None)
             if subscription.stored:
-                self.look_at(subscription, pubend)
+                self.look_at(subscription, pubend, is_news=True)
         subend = self.subends.get(pubend)
         if subend is not None:
             subend.hasten()
+
+    def served_at(self, pubend: PubendId, version: int) -> None:
+        """A stream is in a regime of an announcement version, perhaps of one not announced here yet.
+
+        Then nobody here knows what is advertised, and it may be anything: else a report could let
+        events go that somebody wants by the wider advertisement (A22).
+        """
+        offer = self._offers.get(pubend)
+        if offer is not None and offer.version < version:
+            self.context.mark("wider than announced")
+            self._offers[pubend] = _Offer(_ANYTHING, version, best_effort=offer.best_effort)
+            for subscription in self.subscriptions.values():
+                for segment in subscription.segments:
+                    segment.meets.pop(pubend, None)
 
     def look_at_all(self, subscription: Subscription) -> None:
         """Let a subscription have a strand on every pubend that it could match, or has a place on."""
@@ -174,8 +195,14 @@ class SubscriberHost:
         for pubend in sorted({*self._offers, *placed}):
             self.look_at(subscription, pubend)
 
-    def look_at(self, subscription: Subscription, pubend: PubendId) -> None:
-        """Let a subscription have a strand on a pubend if it could match something of it."""
+    def look_at(
+        self, subscription: Subscription, pubend: PubendId, *, is_news: bool = False
+    ) -> None:
+        """Let a subscription have a strand on a pubend if it could match something of it.
+
+        If the pubend ``is_news``, a client that was told that its subscription has begun could not
+        know of it, and expects all of it (R46).
+        """
         met = any(self.meets(pubend, segment) for segment in subscription.segments)
         offer = self._offers.get(pubend)
         if offer is not None and offer.best_effort:
@@ -189,11 +216,13 @@ class SubscriberHost:
             each == pubend for each, _ in subscription.begin.position
         )
         if strand is None and (met or placed):
-            self._begin_strand(subscription, pubend)
+            self._begin_strand(subscription, pubend, is_early=is_news and subscription.told)
         elif strand is not None and not met and strand.state is State.WAITING:
             self.drop_strand(strand)
 
-    def _begin_strand(self, subscription: Subscription, pubend: PubendId) -> None:
+    def _begin_strand(
+        self, subscription: Subscription, pubend: PubendId, *, is_early: bool
+    ) -> None:
         strand = Strand(subscription, self.subend(pubend), subscription.newest)
         subscription.strands[pubend] = strand
         begin = subscription.begin
@@ -205,7 +234,9 @@ class SubscriberHost:
         elif begin.kind is BeginKind.TIME:
             strand.begin_in_past(max(begin.clock - 1, subscription.merged))
         else:
+            strand.is_early = strand.is_asking = is_early
             strand.become(State.WAITING)
+            strand.subend.ask_since_when()
         if subscription.order is Order.TOTAL:
             for each in subscription.strands.values():
                 each.subend.register(each)
@@ -215,6 +246,7 @@ class SubscriberHost:
     def drop_strand(self, strand: Strand) -> None:
         """A subscription looks at a pubend no more."""
         strand.catch_up.stop()
+        strand.buffer.clear()
         strand.subend.forget(strand)
         subscription = strand.subscription
         if subscription.strands.get(strand.pubend) is strand:

@@ -26,7 +26,7 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         begin=record.begin,
         expiry_s=record.expiry_s,
     )
-    made.stored = True
+    made.stored = made.told = True
     made.away_since = host.context.now
     made.merged = record.merged
     made.seeks = record.seeks

@@ -9,6 +9,7 @@ States::
     AWAY     started, but its client is gone: what it is owed stays in the log
 
     WAITING --its virtual time is reached--> LIVE, CATCHING or AWAY
+    WAITING --the pubend says since when it knew of it--> LIVE, CATCHING or AWAY
     CATCHING --near the horizon, and covered there--> JOINING --J is read--> LIVE
     JOINING --too much is held--> CATCHING
     LIVE --the client is slow, or a filter change was not answered--> CATCHING
@@ -27,16 +28,19 @@ that back.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from gapless.core.ids import PubendId, VirtualTime
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
+from gapless.delivery.early_hosts import Known
+from gapless.delivery.subscribers.buffer import Buffer
 from gapless.delivery.subscribers.catching import CatchUp
 from gapless.delivery.subscribers.holding import Holding
 from gapless.delivery.subscribers.segments import Segment
 from gapless.delivery.subscribers.states import FOREVER, Lost, State
 from gapless.messages.clients import Order
+from gapless.messages.requests import ReadReply
 from gapless.messages.streams import Publication
 
 if TYPE_CHECKING:
@@ -62,6 +66,13 @@ class Strand:
         self.switched_at: Tick | None = None
         self.base: Tick | None = None
         """After which tick it began; None before."""
+        self.is_early = False
+        """Whether it was there before its pubend was known here: then the pubend is asked since when
+        it knew of it, and nothing else lets it begin."""
+        self.is_asking = False
+        """Whether the pubend is to be asked that now: at once, and if it did not know of it, again
+        where the stream reaches it, for meanwhile it does."""
+        self._is_reached = False
         self.origin: Tick = 0
         """After which tick the present connection goes on."""
         self.told_base = False
@@ -73,7 +84,8 @@ class Strand:
         self.acked_stored: Tick = 0
         self.given_up: Tick = 0
         """Up to here it no longer keeps the log (R58)."""
-        self.buffer: deque[Publication | Lost] = deque()
+        host = subscription.host
+        self.buffer = Buffer(host.context.parameters, host.backlog)
         self.last_told: Tick = 0
         """The last tick that the client was sent an event of."""
         self.sought = 0
@@ -115,7 +127,7 @@ class Strand:
     def told(self) -> Tick:
         """Up to where the client was told everything."""
         if self.buffer:
-            return self.buffer[0].tick - 1
+            return self.buffer.next_tick - 1
         return min(self.frontier, self.barrier)
 
     @property
@@ -181,8 +193,7 @@ class Strand:
 
     def offer_start(self, low: Tick, time: VirtualTime) -> None:
         """Start at a tick whose regime serves this host up to a time, if that is enough (R44)."""
-        subscription = self.subscription
-        owed_from = self.segment.owed_from if subscription.durable else self.segment.start
+        subscription, owed_from = self.subscription, self._owed_from
         if owed_from is None or owed_from > time:
             return
         # in total order a stream that comes later starts above what was merged before (R51)
@@ -195,6 +206,46 @@ class Strand:
         else:
             self.become(State.CATCHING)
 
+    def known_after(self, known: Known) -> Tick | None:
+        """Return after which tick its pubend knew of it; None if it did not."""
+        owed_from = self._owed_from
+        if owed_from is None:
+            return None
+        return next((tick for time, tick in known if time >= owed_from), None)
+
+    def begin_early(self, after: Tick | None, reply: ReadReply) -> None:
+        """Begin where its pubend knew of it, or like all others if that did not (R46).
+
+        Below what is kept for this host, and below the horizon, the log is read like any past.
+        """
+        self.is_asking = False
+        if after is None and not self._is_reached:
+            self.position = reply.top  # the news of it comes later than this
+            return
+        self.is_early = False
+        if after is None:
+            self.become(self.state)
+            return
+        if reply.gone <= after:
+            after = max(after, reply.released)  # it was silence that was released
+        after = max(after, self.subscription.merged)
+        self.untold = self.subscription.client is None
+        if after < max(reply.kept, self.subend.horizon or 0):
+            self.begin_in_past(after)
+        else:
+            self.begin(after)
+            self.become(State.AWAY if self.untold else State.LIVE)
+
+    def offer_early(self, time: VirtualTime) -> None:
+        """Have the pubend asked again if a regime serves this host up to a time that is enough."""
+        if self._owed_from is not None and self._owed_from <= time:
+            self.is_asking = self._is_reached = True
+
+    @property
+    def _owed_from(self) -> VirtualTime | None:
+        """From which virtual time on it is owed events."""
+        return self.segment.owed_from if self.subscription.durable else self.segment.start
+
     def begin(self, after: Tick) -> None:
         """Note after which tick the strand begins; on disk before it is told."""
         self.base = self.position = self.acked = self.origin = after
@@ -202,6 +253,7 @@ class Strand:
 
     def begin_in_past(self, after: Tick | None) -> None:
         """Begin at a position (R48), or, if it is None, with the oldest that the log has."""
+        self.is_early = self.is_asking = False
         self.position = after or 0
         self._hold_if_needed()
         if after is not None:
@@ -282,43 +334,26 @@ class Strand:
 
     def _put(self, publications: list[Publication]) -> None:
         """Buffer what there is room for, and the rest when that is sent, while the client is live."""
-        most, taken = self._parameters.prefetch_max, 0
+        taken = self.buffer.put(publications)
         while taken < len(publications) and self.state is State.LIVE:
-            room = most - len(self.buffer)
-            if room <= 0:
-                self.subscription.review_answer()  # where it begins is told before its events
-                self.subscription.drain()
-                room = most - len(self.buffer)
-            if room <= 0:
-                self.subscription.too_slow(self)
-                return
-            self.buffer.extend(publications[taken : taken + room])
-            taken += room
+            publications = publications[taken:]
+            self.subscription.review_answer()  # where it begins is told before its events
+            self.subscription.drain()
+            taken = self.buffer.put(publications)
+            if not taken and self.state is State.LIVE:
+                if not self.buffer.put_beyond(publications):
+                    self.subscription.too_slow(self)
+                    return
+                break
         self.subscription.host.touch(self.subscription)
 
     def take_events(self, most: int, up_to: Tick) -> list[Publication]:
-        """Take events from the buffer that may be told: so many, up to a tick, before any loss."""
-        buffer, up_to = self.buffer, min(up_to, self.barrier)
-        if 0 < len(buffer) <= most and buffer[-1].tick <= up_to and Lost not in map(type, buffer):
-            everything = cast("list[Publication]", [*buffer])  # the usual case, at once
-            buffer.clear()
-            return everything
-        taken: list[Publication] = []
-        while buffer and len(taken) < most:
-            head = buffer[0]
-            if isinstance(head, Lost) or head.tick > up_to:
-                break
-            taken.append(head)
-            buffer.popleft()
-        return taken
+        """Take events that may be told: so many, up to a tick, before any loss."""
+        return self.buffer.take_events(most, min(up_to, self.barrier))
 
     def take_loss(self, up_to: Tick) -> Lost | None:
-        """Take a loss from the buffer, if it is the next that may be told."""
-        head = self.buffer[0] if self.buffer else None
-        if isinstance(head, Lost) and head.tick <= min(up_to, self.barrier):
-            self.buffer.popleft()
-            return head
-        return None
+        """Take a loss, if it is the next that may be told."""
+        return self.buffer.take_loss(min(up_to, self.barrier))
 
     def lose(self, low: Tick, high: Tick) -> None:
         """Note that the log has lost a range that was owed."""
@@ -327,7 +362,7 @@ class Strand:
             self.catch_up.held.clear()
             self.become(State.CATCHING)  # reading will say what is gone
         elif low <= high and self.wants_more:
-            self.buffer.append(Lost(low, high))
+            self.buffer.append_loss(Lost(low, high))
             self.subscription.host.touch(self.subscription)
 
     def rewind(self) -> None:
@@ -430,6 +465,8 @@ class Strand:
     @property
     def needed(self) -> Tick | None:
         """Up to where this strand needs the stream no more; None if it keeps nothing by reports."""
+        if self.is_early:
+            return self.position
         if self.state is State.WAITING or self.holding.is_safe:
             return None
         if not self.wants_more and not self._barriers:

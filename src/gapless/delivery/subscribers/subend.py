@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from gapless.core.ids import Join, PubendId, VirtualTime
+from gapless.core.ids import ORIGIN, Join, PubendId, VirtualTime
 from gapless.core.machine import Context, Timer
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
@@ -42,6 +42,7 @@ from gapless.messages.streams import (
     Advance,
     Attached,
     AttachKind,
+    Member,
     Nack,
     Piece,
     Publication,
@@ -69,6 +70,9 @@ class SubendOwner(Protocol):
 
     def stalled(self, subend: Subend) -> None:
         """The stream stands still because its log cannot be read there, or goes on."""
+
+    def served_at(self, pubend: PubendId, version: int) -> None:
+        """The stream is in a regime of an announcement version."""
 
     def everything_wanted(self) -> str:
         """Return the text of a filter that covers all that this host wants now."""
@@ -114,6 +118,8 @@ class Subend:
         self._wanted_regime: tuple[int, int] | None = None
         """A regime that was asked for, and when to ask again."""
         self._waiting: dict[str, Strand] = {}
+        self._early: dict[str, Strand] = {}
+        """Those that begin where the pubend says that it knew of them."""
         self._live: dict[str, Strand] = {}
         self._attentive: dict[str, Strand] = {}
         self._merging: dict[str, Strand] = {}
@@ -124,7 +130,13 @@ class Subend:
         """A virtual time that was enough for all that were live, and after how many changes."""
         self._changes = 0
         """Counts what was registered; a thousand strands are not asked about every piece."""
+        self._version = 0
+        """The greatest announcement version of what was handed over."""
         self._reading: Errand | None = None
+        self._asking: Errand | None = None
+        """Asks the pubend since when it knew of this host."""
+        self._fed_at: Tick | None = None
+        """Where the stream would begin if the pubend did not know more."""
         self._turn = 0
         """Counts who became live: an answer to an older question may lack somebody."""
         self._closed = False
@@ -164,6 +176,7 @@ class Subend:
                 self._candidates,
                 eager=any(strand.total for strand in self._merging.values()),
             )
+            self.ask_since_when()
 
     def close(self) -> None:
         """End for good."""
@@ -172,6 +185,9 @@ class Subend:
             self._feed.close()
             self._feed = None
         self._stop_reading()
+        if self._asking is not None:
+            self._asking.cancel()
+            self._asking = None
         self._stream.forget_all()
         if self._due is not None:
             self._due.cancel()
@@ -195,7 +211,11 @@ class Subend:
             if strand.subscription.order is Order.TOTAL:
                 self._merging[name] = strand
                 self.review_eager()
-        if strand.state is State.WAITING:
+        if strand.is_early:
+            self._early[name] = strand
+        else:
+            self._early.pop(name, None)
+        if strand.state is State.WAITING and not strand.is_early:
             self._waiting[name] = strand
         else:
             self._waiting.pop(name, None)
@@ -219,6 +239,7 @@ class Subend:
         if self.strands.get(name) is strand:
             del self.strands[name]
             self._waiting.pop(name, None)
+            self._early.pop(name, None)
             self._attentive.pop(name, None)
             self._live.pop(name, None)
             self._changing.pop(name, None)
@@ -247,18 +268,57 @@ class Subend:
             self._feed.unfed(peer, message)
 
     def fed(self, at: Tick) -> None:
-        """A feeder was found; where the first one begins, the stream begins (R42)."""
-        if self._horizon is None:
-            self._horizon = DoubtHorizon(at)
-            for strand in [*self.strands.values()]:
-                if strand.subscription.client is not None and not strand.is_live:
-                    strand.switch_now()
+        """A feeder was found; where the first one begins, the stream begins (R42).
+
+        Unless the pubend, when it is asked, knows an earlier beginning.
+        """
+        if self._asking is not None:
+            self._fed_at = at
+        elif self._horizon is None:
+            self._begin_after(at)
         self._stream.raise_top(at)
         self._look_for_gaps()
         self._curiosity.restart(self._context.now)
         self._wanted_regime = None
         self._ask()
         self._owner.fed(self)
+        self.advance()
+        self._owner.advanced(self)
+
+    def _begin_after(self, tick: Tick) -> None:
+        self._horizon = DoubtHorizon(tick)
+        for strand in [*self.strands.values()]:
+            if strand.subscription.client is not None and not strand.is_live:
+                strand.switch_now()
+
+    def ask_since_when(self) -> None:
+        """Ask since when the pubend knew of this host, if somebody was here before it (R46).
+
+        When the join is on disk: the pubend keeps its log for it from the answer on.
+        """
+        asks = any(strand.is_asking for strand in self._early.values())
+        if asks and self._asking is None and self._feed is not None:
+            durable = any(strand.subscription.durable for strand in self.strands.values())
+            newcomer = Member(self._shb, self.join, durable, ORIGIN)
+            self._asking = self._requests.read(
+                self.pubend, "FALSE", 1, 0, hold=None, newcomer=newcomer, then=self._since_when
+            )
+
+    def _since_when(self, reply: ReadReply) -> None:
+        """Begin where the pubend knew of this host; each strand where it knew of that."""
+        self._context.mark("began before it came")
+        self._asking = None
+        asked = [strand for strand in self._early.values() if strand.is_asking]
+        begins = [(strand, strand.known_after(reply.known)) for strand in asked]
+        if self._horizon is None:
+            ticks = [tick for _, tick in begins if tick is not None and tick >= reply.kept]
+            ticks += [] if self._fed_at is None else [self._fed_at]
+            if ticks:
+                self._begin_after(min(ticks))
+        for strand, tick in begins:
+            strand.begin_early(tick, reply)
+        self._look_for_gaps()
+        self._ask()
         self.advance()
         self._owner.advanced(self)
 
@@ -316,6 +376,9 @@ class Subend:
             if vector is None:
                 self._want_regime(piece.regime)
                 break
+            if vector.announcement_version > self._version:
+                self._version = vector.announcement_version
+                self._owner.served_at(self.pubend, self._version)
             entry = vector.entries.get(self._shb)
             time = None if entry is None else entry.time
             if not self._covered(time):
@@ -344,6 +407,10 @@ class Subend:
             return
         for strand in [*self._waiting.values()]:
             strand.offer_start(low, time)
+        if self._early:
+            for strand in self._early.values():
+                strand.offer_early(time)
+            self.ask_since_when()
         for strand in [*self._changing.values()]:
             strand.offer_switch(low, time)
 

@@ -18,6 +18,7 @@ from gapless.core.ids import PubendId
 from gapless.core.machine import Timer
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
+from gapless.delivery.subscribers.progress import ProgressNews
 from gapless.delivery.subscribers.runs import Runs
 from gapless.delivery.subscribers.segments import Segment
 from gapless.delivery.subscribers.stalls import Stalls
@@ -100,6 +101,8 @@ class Subscription:
         """How often an operator has moved it."""
         self.stored = not durable
         """Whether it is on disk, where that matters."""
+        self.told = False
+        """Whether a client may have been told that it has begun, in this life or before."""
         self.ended = False
         self.dirty = False
         """Whether its record lags behind."""
@@ -110,6 +113,7 @@ class Subscription:
         self.best_effort: deque[tuple[PubendId, Publication]] = deque()
         """Events without guarantee that wait for credit."""
         self.stalls = Stalls(self)
+        self.progress = ProgressNews(self)
         self._impatience: Timer | None = None
         self._pause_us = 0
         self._turn = 0
@@ -189,12 +193,12 @@ class Subscription:
         begun = [each for each in self.strands.values() if each.state is not State.WAITING]
         limit = min((min(each.frontier, each.barrier) for each in begun), default=0)
         while ready := [strand for strand in begun if strand.buffer]:
-            strand = min(ready, key=lambda each: (each.buffer[0].tick, each.pubend))
-            if strand.buffer[0].tick > limit:
+            strand = min(ready, key=lambda each: (each.buffer.next_tick, each.pubend))
+            if strand.buffer.next_tick > limit:
                 return
             # the first, and with it what lies below the first of every other stream
-            others = [each.buffer[0].tick - 1 for each in ready if each is not strand]
-            up_to = max(strand.buffer[0].tick, min([limit, *others]))
+            others = [each.buffer.next_tick - 1 for each in ready if each is not strand]
+            up_to = max(strand.buffer.next_tick, min([limit, *others]))
             if not self._drain_strand(strand, self.credit, runs, up_to):
                 return
 
@@ -221,7 +225,7 @@ class Subscription:
 
     def _blocking(self) -> Tick | None:
         """Return the tick that the merge waits to send, None if it waits for nothing but credit."""
-        heads = [strand.buffer[0].tick for strand in self.strands.values() if strand.buffer]
+        heads = [strand.buffer.next_tick for strand in self.strands.values() if strand.buffer]
         if not heads or self.credit <= 0 or self.client is None or self.answer is not None:
             return None
         return min(heads)
@@ -281,7 +285,9 @@ class Subscription:
             strand.told_base = strand.settled
             if strand.settled and strand.untold:
                 strand.untold, self.dirty = False, True
+        self.told = True
         self._say(Subscribed(answer.request, self.position(), waiting, self.seeks))
+        self.progress.begin()
         self.drain()
 
     def reason(self, strand: Strand) -> str:
@@ -314,6 +320,7 @@ class Subscription:
         self.changes = deque(each for each in self.changes if each[0] != gone)
         self.best_effort.clear()
         self.stalls.forget_client()
+        self.progress.forget_client()
 
     # --- changing the filter -------------------------------------------------------------------
 
@@ -322,7 +329,12 @@ class Subscription:
         most = self.host.context.parameters.segments_max
         again = wanted == self.newest.filter and not self.changes
         if not again and len(self.segments) + len(self.changes) > most:
-            reason = f"{most} filter changes are not through yet (segments_max); try again later"
+            reason = (
+                f"{most} filters before it still govern what is not acknowledged (segments_max); "
+                "acknowledge and try again later"
+                if self.durable
+                else f"{most} filter changes are not through yet (segments_max); try again later"
+            )
             self.host.context.tell(asker, Refused(request, reason, Cause.TRY_LATER))
         elif self.change is not None or not self.stored:
             self.changes.append((asker, request, wanted))

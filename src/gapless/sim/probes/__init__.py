@@ -2,7 +2,7 @@
 
 Clients see lost and doubled events only when it is too late to tell why. A probe sees the first
 wrong promise: a table that claims what it does not cover, silence over what somebody is owed, a
-report above what is still needed. Each is named after its invariant, I1 to I15.
+report above what is still needed. Each is named after its invariant, I1 to I15, or its rule.
 
 One :class:`~.watch.Watch` sees every step once and shows each probe what it asked for (messages by
 kind, pieces of streams, changes on disks, steps), so that all probes together cost less than the
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from gapless.sim.probes.beginnings import Beginnings
 from gapless.sim.probes.convergence import Convergence
 from gapless.sim.probes.durability import Durability
 from gapless.sim.probes.feeds import Feeds
@@ -42,6 +43,7 @@ INVARIANTS: tuple[Callable[[Insight], Invariant], ...] = (
     Tables,
     Regimes,
     Strands,
+    Beginnings,
     ExactReads,
     Reports,
     LogKept,

@@ -56,7 +56,7 @@ class Domain:
 
 
 def _events(size: int) -> list[dict[str, Value]]:
-    """Return what :func:`gapless.sim.workload.draw_event` can draw."""
+    """Return what :func:`gapless.sim.drawing.draw_event` can draw."""
     found: list[dict[str, Value]] = []
     for kind, price, hot in product("abcdefgh"[:size], range(size + 1), (None, False, True)):
         event: dict[str, Value] = {"kind": kind, "price": price}

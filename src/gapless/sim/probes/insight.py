@@ -17,6 +17,7 @@ from gapless.delivery.subscribers.strand import Strand
 from gapless.messages.records import (
     Append,
     Change,
+    EarlyHostRecord,
     Erase,
     HoldRecord,
     MemberRecord,
@@ -73,12 +74,16 @@ class Insight:
         }
         self.regimes: dict[PubendId, dict[int, RegimeRecord]] = {}
         """Every regime that ever was on a disk."""
+        self._opened: dict[PubendId, dict[int, Tick]] = {}
+        """By announcement version the tick from which on a regime of it was served."""
         self.advertisements: dict[PubendId, dict[int, str]] = {}
         """By announcement version what a pubend advertises."""
         self.told_up_to: dict[PubendId, Tick] = {}
         """By pubend the highest tick that the disk allows to be told: a ceiling, or a row."""
         self.members: dict[PubendId, dict[ShbId, MemberRecord]] = {}
         self.holds: dict[PubendId, dict[HoldId, HoldRecord]] = {}
+        self.early: dict[PubendId, dict[ShbId, EarlyHostRecord]] = {}
+        """What pubends knew of hosts that had not come."""
         self.held: set[HoldId] = set()
         """Every hold that ever was on a disk; no name is used twice."""
         self.subscriptions: dict[BrokerId, dict[str, SubscriptionRecord]] = {
@@ -124,11 +129,15 @@ class Insight:
                 texts[record.announcement_version] = record.properties.advertisement
             case RegimeRecord():
                 self.regimes.setdefault(record.pubend, {}).setdefault(record.number, record)
+                opened = self._opened.setdefault(record.pubend, {})
+                opened.setdefault(record.announcement_version, record.start)
             case MemberRecord():
                 self.members.setdefault(record.pubend, {})[record.shb] = record
             case HoldRecord():
                 self.holds.setdefault(record.pubend, {})[record.hold] = record
                 self.held.add(record.hold)
+            case EarlyHostRecord():
+                self.early.setdefault(record.pubend, {})[record.shb] = record
             case SubscriptionRecord():
                 self.subscriptions[host.broker][record.subscription] = record
             case _:
@@ -185,15 +194,10 @@ class Insight:
         pubend = stream.pubend
         if pubend not in dict(record.base):
             return None
-        acked = dict(record.acked).get(pubend, 0)
-        texts = [
-            segment.filter
-            for segment in record.segments
-            if dict(segment.ends).get(pubend, acked + 1) > acked
-        ]
-        if not self.may_match(texts, stream):
+        governs = [(each.filter, dict(each.ends).get(pubend)) for each in record.segments]
+        acked = self._needed_from(governs, stream, dict(record.acked).get(pubend, 0))
+        if acked is None:
             return None
-        acked = self._needed_from(record, stream, acked)
         names = dict(record.holds)
         hold = None
         if strand is not None:
@@ -204,18 +208,23 @@ class Insight:
             hold = HoldId(ShbId(host.broker, host.cell), names[pubend])
         return Need(record.subscription, acked, hold)
 
-    def _needed_from(self, record: SubscriptionRecord, stream: Stream, acked: Tick) -> Tick:
-        """Return up to where nothing is needed: what is acknowledged, and what cannot match.
+    def _needed_from(
+        self, governs: list[tuple[str, Tick | None]], stream: Stream, known: Tick
+    ) -> Tick | None:
+        """Return above which tick something may be needed that is above what is known.
 
-        A filter that can match nothing of a stream keeps nothing of its log, and where it has ended
-        the next one begins above what was released meanwhile.
+        Filters are given in the order in which they govern, each with the last tick that it does, None
+        if that is not known. What the filter that governs a tick could not match, by what was advertised
+        then, is needed by nobody, and may be released (I10).
         """
-        for segment in record.segments:
-            end = dict(segment.ends).get(stream.pubend)
-            if end is None or (end > acked and self.may_match([segment.filter], stream)):
-                break
-            acked = max(acked, end)
-        return acked
+        for text, end in governs:
+            if end is not None and end <= known:
+                continue
+            unmatched = self._unmatched_up_to(text, stream)
+            if unmatched is not None and (end is None or unmatched < end):
+                return max(known, unmatched)
+            known = known if end is None else end
+        return None
 
     def _live_need(self, strand: Strand, stream: Stream) -> Need | None:
         if strand.state is State.WAITING:
@@ -224,18 +233,29 @@ class Insight:
         if strand.state is State.LIVE:
             told = max(told, strand.subend.horizon or 0)
         if strand.buffer:
-            told = min(told, strand.buffer[0].tick - 1)
-        segments = [strand.segment, *(each for each, end in strand.course if end > told)]
-        if strand.next is not None:
-            segments.append(strand.next)
-        if not self.may_match([each.text for each in segments], stream):
+            told = min(told, strand.buffer.next_tick - 1)
+        governs: list[tuple[str, Tick | None]] = [(each.text, end) for each, end in strand.course]
+        governs += [(each.text, None) for each in (strand.segment, strand.next) if each is not None]
+        needed = self._needed_from(governs, stream, told)
+        if needed is None:
             return None
-        return Need(strand.subscription.name, max(told, strand.given_up), strand.holding.current)
+        return Need(strand.subscription.name, max(needed, strand.given_up), strand.holding.current)
 
-    def may_match(self, texts: list[str], stream: Stream) -> bool:
-        """Say whether any of some filters matches anything that a stream may bring."""
-        offered = self.domain.of_filter(stream.advertisement)
-        return any(self.domain.of_filter(text) & offered for text in texts)
+    def _unmatched_up_to(self, text: str, stream: Stream) -> Tick | None:
+        """Return up to where a filter could match nothing of a stream; None if it still cannot.
+
+        What a wider advertisement adds is published in a regime of its version, or a later one (A22).
+        """
+        wanted, texts = self.domain.of_filter(text), self.advertisements[stream.pubend]
+        first = min(
+            (each for each in texts if wanted & self.domain.of_filter(texts[each])), default=0
+        )
+        if first <= 1:
+            return 0 if first else None
+        opened = self._opened.get(stream.pubend, {})
+        if min(opened, default=first) >= first:
+            return 0  # nobody was served before
+        return min((opened[each] - 1 for each in opened if each >= first), default=None)
 
     def is_held(self, need: Need, pubend: PubendId) -> bool:
         """Say whether a hold on disk keeps the log for a need."""

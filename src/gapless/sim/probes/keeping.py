@@ -24,6 +24,9 @@ class Reports(Invariant):
     """I9: what a host reports it needs no more: no subscription of it needs a tick up to there,
     except under a hold on disk that is not above that need. A durable subscription needs what is
     above the acknowledged position *on its disk*. A router passes on no more than hosts reported.
+
+    Where leases expire (``Options.forgiving``), a hold that was on disk counts too: the pubend may
+    have ended it while its host could not be heard, and the host cannot know.
     """
 
     def __init__(self, insight: Insight) -> None:
@@ -60,7 +63,8 @@ class Reports(Invariant):
     def _own(self, process: Process, pubend: PubendId, tick: Tick) -> None:
         stream = self.truth.streams[pubend]
         for need in self.insight.needs(process.host, stream):
-            if need.tick < tick and not self.insight.is_held(need, pubend):
+            expired = self.insight.options.forgiving and need.hold in self.insight.held
+            if need.tick < tick and not expired and not self.insight.is_held(need, pubend):
                 self.world.violate(
                     "I9",
                     f"{process.host.broker} reports {tick} of {pubend}, but {need.subscription} "

@@ -9,13 +9,15 @@ from gapless.broker import Broker
 from gapless.core.ids import BrokerId
 from gapless.core.machine import Event, LinkDown, LinkFree, LinkFull, LinkUp
 from gapless.core.ticks import TICKS_PER_MS
-from gapless.delivery.istream import JOIN_PUBLICATIONS_MAX
+from gapless.delivery.istream import PUBLICATION_BYTES
 from gapless.delivery.pubend import Pubend
 from gapless.messages.records import Change, PublisherRecord, Store
+from gapless.messages.requests import ReadReply
 from gapless.messages.streams import Frame, Nack, Piece
 from gapless.sim.oracle import Stream
 from gapless.sim.probes.insight import Insight
 from gapless.sim.probes.watch import Handler, Invariant
+from gapless.sim.staging import CHUNKS_MAX
 
 if TYPE_CHECKING:
     from gapless.sim.world import Host, Process, World
@@ -38,7 +40,8 @@ class Limits(Invariant):
     may be prefetched, what is held while joining, and one answer to a read), what is joined while
     it is held, unfinished segments, reads under way, the bytes of logs. Tables are counted with I5.
 
-    Of what is said: a nack has so many ranges of such a length, a frame has so many events, and a peer for which too much waits to be sent is sent nothing of the streams
+    Of what is said: a nack has so many ranges of such a length, a frame or an answer to a read has
+    so many events, and a peer for which too much waits to be sent is sent nothing of the streams
     (R40). On disk, a publisher's window is not longer than it may be.
     """
 
@@ -47,14 +50,15 @@ class Limits(Invariant):
         parameters = insight.parameters
         self._cache = parameters.cache_bytes
         chunk = parameters.read_chunk_bytes // EVENT_BYTES_MIN + 2
+        run = max(insight.options.batch_max, parameters.frame_events_max) + chunk
         self._buffer = parameters.prefetch_max + parameters.join_hold + chunk + 1
+        self._buffer += parameters.backlog_bytes // EVENT_BYTES_MIN + run
+        self._backlog = parameters.backlog_bytes + run * (EVENT_BYTES_MAX + PUBLICATION_BYTES)
         self._steps = 0
-        batch = insight.options.batch_max
+        batch = insight.options.batch_max * (CHUNKS_MAX if insight.options.stagers else 1)
         self._log = parameters.log_bytes_max + batch * EVENT_BYTES_MAX
         self._window = parameters.publisher_window
-        # what is not joined for a frame is as large as it was: a batch, a part of a cache, and what
-        # one look at the log brought
-        self._frame = max(parameters.frame_events_max, batch, JOIN_PUBLICATIONS_MAX, chunk + batch)
+        self._frame = parameters.frame_events_max
         self._span = parameters.nack_span_ms * TICKS_PER_MS
         self._full: set[tuple[BrokerId, BrokerId]] = set()
         """Who was told that too much waits for whom."""
@@ -63,7 +67,7 @@ class Limits(Invariant):
 
     def said(self) -> Mapping[type, Handler]:
         """Look at what has a size."""
-        return {Nack: self._nack, Frame: self._framed}
+        return {Nack: self._nack, Frame: self._framed, ReadReply: self._replied}
 
     def _nack(self, process: Process, peer: str, message: Nack) -> None:
         del peer
@@ -76,8 +80,16 @@ class Limits(Invariant):
 
     def _framed(self, process: Process, peer: str, message: Frame) -> None:
         del peer
-        if len(message.piece.publications) > self._frame:
-            self._over(process, "events of a frame", len(message.piece.publications), self._frame)
+        self._count_events(process, "events of a frame", (message.piece,))
+
+    def _replied(self, process: Process, peer: str, message: ReadReply) -> None:
+        del peer
+        self._count_events(process, "events of an answer to a read", message.pieces)
+
+    def _count_events(self, process: Process, what: str, pieces: tuple[Piece, ...]) -> None:
+        count = sum(len(piece.publications) for piece in pieces)
+        if count > self._frame:
+            self._over(process, what, count, self._frame)
 
     def piece(
         self, process: Process, peer: BrokerId, leaf: bool, stream: Stream, piece: Piece
@@ -136,6 +148,14 @@ class Limits(Invariant):
         if count > parameters.attachments_max or count != router._attachment_count:
             self._over(process, "attachments", count, router._attachment_count)
         self._scan_logs(process, machine)
+        booked = machine.host.backlog.bytes
+        if booked > self._backlog:
+            self._over(process, "the bytes of the backlog", booked, self._backlog)
+        strands = [
+            each for one in machine.host.subscriptions.values() for each in one.strands.values()
+        ]
+        if booked != (sum_booked := sum(strand.buffer.booked_bytes for strand in strands)):
+            self._over(process, "the bytes that are booked on the backlog", booked, sum_booked)
         for subscription in machine.host.subscriptions.values():
             most = parameters.segments_max + 1
             if len(subscription.segments) + len(subscription.changes) > most:

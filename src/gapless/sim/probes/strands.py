@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gapless.broker import Broker
-from gapless.core.ids import BrokerId, PubendId
+from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
 from gapless.core.machine import Asked, Event
 from gapless.core.ticks import Tick
 from gapless.delivery.subscribers.states import State
@@ -29,7 +29,7 @@ READS_KEPT = 4_096
 class Strands(Invariant):
     """I7 and I8, as far as they show inside: the horizon of a subend never falls. A strand that
     starts on the live stream does so at a tick whose regime lists its host at no less than the
-    start of its filter. A strand's position falls only when its client seeks or comes back, and
+    start of its filter, or where the pubend says that it knew of it by then. A strand's position falls only when its client seeks or comes back, and
     never below what the client was sent. The rest is checked by what clients see.
     """
 
@@ -78,7 +78,7 @@ class Strands(Invariant):
         if state is State.WAITING and strand.state in {State.LIVE, State.AWAY}:
             self._check_start(process, strand, name)
         if strand.position < position and type(event) is not Asked and strand.buffer:
-            lowest = strand.buffer[0].tick
+            lowest = strand.buffer.next_tick
             if lowest <= strand.last_told:
                 self.world.violate("I8", f"{name}: {lowest} comes after {strand.last_told}")
         if strand.position < strand.last_told and strand.state is not State.LIVE:
@@ -95,10 +95,18 @@ class Strands(Invariant):
         entry = None if record is None else dict(record.entries).get(identity.shb)
         segment = strand.segment
         needed = segment.owed_from if strand.subscription.durable else segment.start
+        if needed is not None and self._was_known(strand.pubend, identity.shb, needed, base):
+            return
         if entry is None or needed is None or entry.time < needed:
             self.world.violate(
                 "I7", f"{name}: starts after {base} by {segment.text} of {needed} in {record}"
             )
+
+    def _was_known(self, pubend: PubendId, shb: ShbId, needed: VirtualTime, base: Tick) -> bool:
+        """Say whether the pubend knew of a host up to a time, by what was on its disk (R46)."""
+        record = self.insight.early.get(pubend, {}).get(shb)
+        known = () if record is None else record.known
+        return any(time >= needed and tick <= base for time, tick in known)
 
     def _regime(self, pubend: PubendId, tick: Tick) -> RegimeRecord | None:
         regimes = self.insight.regimes.get(pubend, {})

@@ -1,0 +1,163 @@
+"""Beginnings: who was there before a pubend gets all of it that was published with its news there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from gapless.broker import Broker
+from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
+from gapless.core.machine import Event
+from gapless.core.ticks import Tick
+from gapless.delivery.pubend import Pubend
+from gapless.delivery.subscribers.strand import Strand
+from gapless.delivery.subscribers.subscription import Subscription
+from gapless.messages.clients import BeginKind, Order, Subscribed
+from gapless.sim.probes.insight import Insight
+from gapless.sim.probes.watch import Handler, Invariant
+
+if TYPE_CHECKING:
+    from gapless.sim.world import Process, World
+
+__all__ = ["Beginnings"]
+
+
+class _Fact(msgspec.Struct):
+    """The tables of a pubend's broker had the news of a host up to a time, from after a tick on."""
+
+    time: VirtualTime
+    after: Tick
+    until: Tick | None = None
+    """The last event of that life of the broker, when it is over."""
+
+
+class _Early(NamedTuple):
+    """A subscription whose client was told that it has begun before its host heard of a pubend."""
+
+    subscription: Subscription
+    pubend: PubendId
+
+
+class Beginnings(Invariant):
+    """R46: a subscription whose client was told that it has begun, before its host ever heard of a
+    pubend, misses nothing of that which was published when the tables of the pubend's broker had the
+    news of the subscription. In total order it may: there nothing begins below what was merged.
+    """
+
+    def __init__(self, insight: Insight) -> None:
+        super().__init__(insight)
+        self._facts: dict[PubendId, dict[ShbId, list[_Fact]]] = {}
+        self._looked: dict[BrokerId, tuple[int, ...]] = {}
+        """By what it is seen that tables or pubends of a broker have changed."""
+        self._heard: dict[BrokerId, set[PubendId]] = {each: set() for each in self.world.hosts}
+        """The pubends that a broker has ever heard of."""
+        self._told: dict[BrokerId, dict[str, Subscription | None]] = {
+            each: {} for each in self.world.hosts
+        }
+        """Whose clients were told, by name; None for what is durable."""
+        self._telling: list[str] = []
+        self._early: dict[BrokerId, list[_Early]] = {each: [] for each in self.world.hosts}
+
+    def said(self) -> Mapping[type, Handler]:
+        """Look at what clients are told."""
+        return {Subscribed: self._subscribed}
+
+    def started(self, world: World, process: Process) -> None:
+        """What a broker knew is gone with its life; what was published then is still owed."""
+        del world
+        me = process.host.broker
+        self._looked.pop(me, None)
+        self._early[me] = []
+        for pubend, hosts in self._facts.items():
+            stream = self.truth.streams[pubend]
+            if stream.broker == me:
+                last = stream.ticks[-1] if stream.ticks else 0
+                for fact in [fact for facts in hosts.values() for fact in facts]:
+                    fact.until = last if fact.until is None else fact.until
+
+    def _subscribed(self, process: Process, client: str, notice: Subscribed) -> None:
+        del process, notice
+        self._telling.append(client)
+
+    def moved(self, process: Process, machine: Broker, event: Event) -> None:
+        """Note what is known and told since the step before, and look at what has begun."""
+        del event
+        me = process.host.broker
+        self._note_facts(me, machine)
+        self._note_news(me, machine)
+        self._note_told(me, machine)
+        if self._early[me]:
+            self._early[me] = [each for each in self._early[me] if not self._is_over(me, each)]
+
+    # --- what is known -----------------------------------------------------------------------
+
+    def _note_facts(self, me: BrokerId, machine: Broker) -> None:
+        edges = machine.tables.holdings.edges.values()
+        looked = (len(machine.pubends.hosted), *(edge.revision for edge in edges))
+        if looked[0] == 0 or self._looked.get(me) == looked:
+            return
+        self._looked[me] = looked
+        for pubend, hosted in machine.pubends.hosted.items():
+            if isinstance(hosted, Pubend):
+                facts = self._facts.setdefault(pubend, {})
+                for edge in edges:
+                    for shb in edge.hosts:
+                        entry = edge.entry(shb)
+                        if entry is not None and not entry.retired:
+                            self._note_fact(facts.setdefault(shb, []), entry.time, hosted.last)
+
+    def _note_fact(self, facts: list[_Fact], time: VirtualTime, last: Tick) -> None:
+        if not facts or facts[-1].until is not None or facts[-1].time < time:
+            facts.append(_Fact(time, last))
+
+    def _note_told(self, me: BrokerId, machine: Broker) -> None:
+        if self._telling:
+            for name, subscription in machine.host.subscriptions.items():
+                if subscription.client in self._telling:
+                    self._told[me][name] = None if subscription.durable else subscription
+            self._telling.clear()
+
+    def _note_news(self, me: BrokerId, machine: Broker) -> None:
+        """Note who was told before, if there is a pubend that this broker has never heard of."""
+        offers, heard = machine.host._offers, self._heard[me]
+        if len(offers) <= len(heard) and heard.issuperset(offers):
+            return
+        for pubend in [each for each in offers if each not in heard]:
+            heard.add(pubend)
+            for name, subscription in machine.host.subscriptions.items():
+                told = name in self._told[me] and self._told[me][name] in {None, subscription}
+                latest = subscription.begin.kind is BeginKind.LATEST
+                if told and latest and subscription.order is Order.PUBLISHER:
+                    self._early[me].append(_Early(subscription, pubend))
+
+    # --- what has begun ----------------------------------------------------------------------
+
+    def _is_over(self, me: BrokerId, early: _Early) -> bool:
+        """Look at a subscription on a pubend; say whether there is nothing more to see."""
+        subscription, pubend = early
+        strand = subscription.strands.get(pubend)
+        if subscription.ended or strand is None:
+            return True
+        if strand.base is None:
+            return False
+        self._check(me, strand, strand.base)
+        return True
+
+    def _check(self, me: BrokerId, strand: Strand, base: Tick) -> None:
+        stream, segment = self.truth.streams[strand.pubend], strand.segment
+        needed = segment.owed_from if strand.subscription.durable else segment.start
+        shb = ShbId(me, self.world.hosts[me].cell)
+        for fact in self._facts.get(strand.pubend, {}).get(shb, ()):
+            if needed is None or fact.time < needed:
+                continue
+            high = base if fact.until is None else min(base, fact.until)
+            for place in range(stream.after(fact.after), stream.after(high)):
+                if self.truth.matches(stream, segment.text, place):
+                    self.world.violate(
+                        "R46",
+                        f"{me}: {strand.subscription.name} begins on {stream.pubend} after {base}, "
+                        f"but {stream.ticks[place]} came when its news was there, since {fact}",
+                    )
+                    return

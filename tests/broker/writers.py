@@ -1,0 +1,65 @@
+"""A writer that stages and commits, and what it finds in the log afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gapless.core.ids import PubendId
+from gapless.messages.clients import OpenPubend
+from gapless.messages.records import CommitRecord, StagedRecord
+from gapless.messages.staging import CommitStaged, DropStaged, Stage
+from gapless.messages.streams import Publication
+from tests.broker.desk import Desk, P
+from tests.scenarios.brokers import Client
+
+
+class Writer(Client):
+    """Writes labels as events with an attribute ``label``."""
+
+    def __init__(
+        self, world: Desk, broker: str = "p", name: str = "w", advertisement: str = "TRUE"
+    ) -> None:
+        super().__init__(world, broker, name)
+        self.call(OpenPubend(self.number(), "P", advertisement))
+
+    def stage(
+        self, *labels: str, batch: int = 1, partition: int = 0, attempt: str = "a", number: int = 0
+    ) -> Any:
+        """Stage a chunk and return the answer."""
+        return self.call(self.chunk(*labels, at=(batch, partition, attempt, number)))
+
+    def chunk(self, *labels: str, at: tuple[int, int, str, int] = (1, 0, "a", 0)) -> Stage:
+        """Return a chunk to be staged."""
+        events = tuple(({"label": label}, label.encode()) for label in labels)
+        return Stage(self.number(), P, self.name, *at, events)
+
+    def commit(self, *parts: tuple[int, str, int], batch: int = 1, pubend: PubendId = P) -> Any:
+        """Commit a batch and return the answer."""
+        return self.call(CommitStaged(self.number(), pubend, self.name, batch, parts))
+
+    def drop(self, batch: int = 1) -> Any:
+        """Drop a batch and return the answer."""
+        return self.call(DropStaged(self.number(), P, self.name, batch))
+
+
+def logged(world: Desk, broker: str = "p") -> list[Publication]:
+    """Return what the log of P has on disk."""
+    rows = world.nodes[broker].disk.logs.get(P, [])
+    return [each for row in rows for each in row.publications]
+
+
+def labels(world: Desk, broker: str = "p") -> list[str]:
+    """Return the labels of what is logged."""
+    return [each.payload.decode() for each in logged(world, broker)]
+
+
+def staged(world: Desk, broker: str = "p") -> list[StagedRecord]:
+    """Return what is staged on disk."""
+    found = world.nodes[broker].disk.records.values()
+    return [each for each in found if isinstance(each, StagedRecord)]
+
+
+def commits(world: Desk, broker: str = "p") -> list[CommitRecord]:
+    """Return the commits that a disk knows."""
+    found = world.nodes[broker].disk.records.values()
+    return [each for each in found if isinstance(each, CommitRecord)]

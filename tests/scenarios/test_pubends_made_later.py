@@ -1,0 +1,225 @@
+"""Pubends that are made while subscriptions are there: these get them from their first event on (R46).
+
+A host hears of a new pubend later than that can publish. The pubend's broker remembers from which
+tick on it had the news of each host, so the subscriptions of that host begin there and not where
+their host came.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.messages.clients import Order, Subscribed
+from gapless.messages.overlay import Announce, Quality
+from gapless.messages.propagation import TableDelta, TableFull
+from gapless.messages.requests import ReadReply
+from gapless.messages.streams import Report
+from tests.broker.desk import Desk, P, Q
+from tests.scenarios.brokers import Fault, Publisher, of
+
+
+def late_news(**parameters: Any) -> tuple[Desk, Fault]:
+    """Return a world in which n hears late of what is made at p."""
+    world = Desk("p-a-n", **parameters)
+    return world, world.hold(of(Announce, source="a", target="n"))
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("order", [Order.PUBLISHER, Order.TOTAL])
+def test_who_subscribed_before_a_pubend_was_made_gets_its_first_event(
+    durable: bool, order: Order
+) -> None:
+    world, news = late_news()
+    x = world.subscriber("n", "x", "number > 0", durable=durable, order=order)
+    world.run(s=2)
+    assert x.of_kind(Subscribed)
+    ann = world.publisher("p")
+    ann.publish("e0", number=0)
+    ann.publish("e1", number=1)
+    world.run(s=1)
+    assert x.events == [], "its host has not heard of the pubend"
+    news.release()
+    world.run(s=1)
+    ann.publish("e2", number=2)
+    world.run(s=1)
+    assert (x.events, x.gaps) == (["e1", "e2"], [])
+    assert x.starts[P] < ann.ticks["e0"]
+
+
+def test_a_subscription_at_the_broker_of_the_pubend_gets_its_first_event_too() -> None:
+    world = Desk("p-n")
+    x = world.subscriber("p", "x", "TRUE")
+    world.run(s=2)
+    ann = Publisher(world, "p", "P", "TRUE", Quality.GUARANTEED)
+    ann.publish("e1")
+    world.run(s=1)
+    assert x.events == ["e1"]
+
+
+def test_an_event_that_came_after_the_news_of_a_subscription_is_not_missed() -> None:
+    # the news was not there when the pubend was made, but when the event was published
+    world, news = late_news()
+    slow = world.hold(of(TableDelta, TableFull, source="a", target="p"))
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=2)
+    assert x.of_kind(Subscribed)
+    ann = world.publisher("p")
+    before = ann.publish("before")
+    slow.release()
+    world.run(ms=100)
+    ann.publish("after")
+    news.release()
+    world.run(s=1)
+    assert x.events == ["after"]
+    assert x.starts[P] >= before
+
+
+def test_news_that_comes_after_its_host_has_asked_is_not_too_late() -> None:
+    # what is published between the news and the regime that follows it
+    world, news = late_news(regime_interval_ms=90)
+    slow = world.hold(of(TableDelta, TableFull, source="a", target="p"))
+    x = world.subscriber("n", "x", "number > 0")
+    world.run(s=2)
+    ann = world.publisher("p")
+    news.release()
+    world.run(ms=500)
+    ann.publish("before", number=1)
+    reports = world.hold(of(Report, source="a", target="p"))
+    slow.release()
+    world.run(ms=10)
+    ann.publish("between", number=1)
+    world.run(s=1)
+    reports.release()
+    world.run(s=2)
+    ann.publish("after", number=1)
+    world.run(s=1)
+    assert x.events == ["between", "after"]
+    assert x.gaps == []
+
+
+def test_who_subscribes_later_than_a_pubend_was_made_begins_where_its_host_comes() -> None:
+    world, news = late_news()
+    ann = world.publisher("p")
+    ann.publish("before")
+    x = world.subscriber("n", "x", "TRUE")
+    news.release()
+    world.run(s=2)
+    ann.publish("after")
+    world.run(s=1)
+    assert x.events == ["after"]
+
+
+def test_what_was_known_of_hosts_is_on_disk_with_the_event() -> None:
+    world, news = late_news()
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=2)
+    ann = world.publisher("p")
+    ann.publish("e1")
+    world.restart("p")
+    news.end()
+    world.run(s=5)
+    assert x.events == ["e1"]
+
+
+def test_a_durable_subscription_whose_client_is_away_is_owed_the_first_event() -> None:
+    world, news = late_news()
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=2)
+    x.leave()
+    ann = world.publisher("p")
+    ann.publish("e1")
+    news.release()
+    world.run(s=1)
+    x.come_back()
+    world.run(s=1)
+    assert x.events == ["e1"]
+
+
+def test_a_durable_subscription_that_was_stored_before_a_crash_is_owed_the_first_event() -> None:
+    world, news = late_news()
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=2)
+    ann = world.publisher("p")
+    ann.publish("e1")
+    world.crash("n")
+    news.end()
+    world.start("n")
+    world.run(s=5)
+    x.come_back()
+    world.run(s=2)
+    assert x.events == ["e1"]
+
+
+def test_the_log_is_kept_for_a_host_from_its_beginning_on() -> None:
+    # the row of the host is on disk before it is told where it begins
+    world, news = late_news(member_grace_s=1)
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=2)
+    ann = world.publisher("p")
+    reports = world.lose(of(Report, source="a", target="p"))
+    ann.publish("e1")
+    news.release()
+    lost = world.lose(of(ReadReply, source="a", target="n"))
+    world.run(s=10)
+    assert world.released("p", P) < ann.ticks["e1"]
+    assert x.events == []
+    lost.end()
+    reports.end()
+    world.run(s=10)
+    assert (x.events, x.gaps) == (["e1"], [])
+
+
+def test_what_the_log_lost_before_the_host_came_is_a_gap() -> None:
+    # P5: retention is over, and nobody had come
+    world, news = late_news(member_grace_s=1)
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=2)
+    ann = world.publisher("p")
+    ann.publish("e1")
+    world.run(s=10)
+    assert world.released("p", P) >= ann.ticks["e1"]
+    news.release()
+    world.run(s=2)
+    ann.publish("e2")
+    world.run(s=1)
+    assert x.events == ["e2"]
+    (gap,) = x.gaps
+    assert gap.low <= ann.ticks["e1"] <= gap.high < ann.ticks["e2"]
+
+
+def test_in_total_order_a_pubend_begins_above_what_was_merged() -> None:
+    # R51: what was handed out cannot be preceded by what is older
+    world = Desk("p-a-n", "n-q")
+    bob = world.publisher("q", "Q")
+    x = world.subscriber("n", "x", "TRUE", order=Order.TOTAL)
+    world.run(s=2)
+    news = world.hold(of(Announce, source="a", target="n"))
+    ann = world.publisher("p")
+    ann.publish("e1")
+    merged = bob.publish("q1")
+    world.run(s=1)
+    assert x.events == ["q1"]
+    news.release()
+    world.run(s=1)
+    ann.publish("e2")
+    world.run(s=1)
+    assert x.events == ["q1", "e2"]
+    assert x.starts[P] >= merged
+    assert x.starts[Q] < merged
+
+
+def test_what_a_wider_advertisement_allows_is_not_missed() -> None:
+    world = Desk("p-a-n")
+    ann = world.publisher("p", advertisement="number > 0")
+    x = world.subscriber("n", "x", "number = 0")
+    world.run(s=60)
+    assert x.of_kind(Subscribed)
+    news = world.hold(of(Announce, source="a", target="n"))
+    wide = world.publisher("p", advertisement="TRUE")
+    wide.publish("e0", number=0)
+    news.release()
+    world.run(s=1)
+    assert x.events == ["e0"]
+    del ann
