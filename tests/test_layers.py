@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("reshape",),
     ("mobility",),
     ("broker",),
+    ("audit",),
     ("wire", "storage", "runtime", "sim"),
     ("client", "gateway"),
     ("demo",),
@@ -43,6 +44,7 @@ SIBLINGS: dict[tuple[str, str], str] = {
     ("runtime", "storage"): "the driver writes what the machine asks to be written",
     ("sim", "wire"): "the simulator can send real frames to find faults of the codec",
     ("sim", "storage"): "the simulator can run the real storage on a simulated disk",
+    ("cli", "spark"): "the command line is a face of the Spark jobs as of everything else",
 }
 
 DETERMINISTIC = (

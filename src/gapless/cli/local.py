@@ -43,6 +43,12 @@ def up(
         bool,
         typer.Option("--restart/--no-restart", help="Start a broker that died again."),
     ] = True,
+    audit: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY", help="Write down what is published and delivered, for audits."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run an overlay of brokers on this computer, a process each, until Ctrl-C.
@@ -50,6 +56,7 @@ def up(
     With --json the first line of the output lists the brokers, as soon as all are ready; every
     further line says what happened to one.
     """
+    from gapless.audit.options import AuditOptions
     from gapless.runtime.overlays import overlay_of
     from gapless.runtime.process import run_loop
     from gapless.runtime.supervisor import Supervisor, supervise
@@ -59,7 +66,12 @@ def up(
     with _kept_in(data) as directory:
         watch = _Watch(as_json=as_json)
         supervisor = Supervisor(
-            overlay, directory, port=port, restart=restart, on_event=watch.happened
+            overlay,
+            directory,
+            port=port,
+            audit=None if audit is None else AuditOptions.of(audit),
+            restart=restart,
+            on_event=watch.happened,
         )
         run_loop(supervise(supervisor, ready=watch.ready))
         watch.stopped()

@@ -35,6 +35,7 @@ from gapless.cli import (
     logs,
     publishing,
     showing,
+    spark,
     subscribing,
     tools,
 )
@@ -122,6 +123,7 @@ app.command("explain", rich_help_panel=_TOOLS)(tools.explain)
 app.command("bench", rich_help_panel=_TOOLS)(benching.bench)
 app.add_typer(tools.simulator, name="sim", rich_help_panel=_TOOLS)
 app.command("protocol", rich_help_panel=_TOOLS)(tools.protocol)
+app.add_typer(spark.spark, name="spark", rich_help_panel=_TOOLS)
 
 
 def _show_version(wanted: bool) -> None:

@@ -43,10 +43,14 @@ def run(
     machine = machine or BROKER
     load_factory(machine)  # a missing machine is said before anything is begun
     wanted = range(start, start + seeds)
+    one = run_seed if probes else partial(run_seed, probes=())
+    return report(run_many(wanted, machine, workers=workers, run=one), seeds, as_json=as_json)
+
+
+def report(made: Iterable[Result], seeds: int, *, as_json: bool) -> int:
+    """Print a line a run as results come, and a summary in the end. Return the exit code."""
     results: list[Result] = []
     failures: list[Result] = []
-    one = run_seed if probes else partial(run_seed, probes=())
-    made = run_many(wanted, machine, workers=workers, run=one)
     for result in _shown(made, seeds, as_json=as_json):
         results.append(msgspec.structs.replace(result, violations=result.violations[:1]))
         if result.failed:

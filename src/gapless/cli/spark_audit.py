@@ -1,0 +1,199 @@
+"""``gapless spark audit`` and ``profile``: what audit logs tell."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gapless.cli.options import AsJson, settle
+from gapless.cli.output import console, facts, listing, plain, print_json, print_json_line, records
+from gapless.cli.output import print_note as note
+from gapless.cli.spark_sessions import session, tasks_shown
+from gapless.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from gapless.spark.jobs.audit import AuditReport
+    from gapless.spark.jobs.profile import Profile
+
+__all__ = ["add_audit_commands"]
+
+FLOWS_SHOWN = 20
+"""Pairs of cells that are shown; all are in --json."""
+
+Directories = Annotated[
+    list[str],
+    typer.Argument(metavar="DIRECTORY...", help="Audit logs of brokers and clients; or patterns."),
+]
+Master = Annotated[
+    str,
+    typer.Option(
+        metavar="MASTER",
+        envvar="GAPLESS_SPARK_MASTER",
+        help="Where Spark runs: local[*], spark://host:7077, yarn, k8s://…",
+    ),
+]
+
+
+def add_audit_commands(commands: typer.Typer) -> None:
+    """Add what this module offers."""
+    commands.command("audit")(_audit)
+    commands.command("profile")(_profile)
+
+
+def _audit(
+    context: typer.Context,
+    directories: Directories,
+    *,
+    tail: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", min=0, help="How late an event may be before it counts as lost."
+        ),
+    ] = 60.0,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY", help="Keep here what was read; each ended segment is read once."
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="With --state: again and again, until Ctrl-C.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="With --follow: how often.")
+    ] = 60.0,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Compare what was published, owed and delivered, as brokers and clients wrote it down.
+
+    Exit code 1 if anything was lost, came twice, out of order or to somebody who did not ask for it.
+    """
+    from rich.console import Console
+
+    from gapless.spark.jobs.audit import audit
+
+    settle(context, as_json=as_json)
+    if follow and state is None:
+        raise UsageError("--follow goes on from what it has read: name a directory with --state")
+    screen = Console(stderr=True, quiet=as_json)
+    with (
+        session(master, "audit") as made,
+        screen.status("reading audit logs") as status,
+        tasks_shown(made, status),
+    ):
+        found = audit(made, directories, tail_s=tail, state=state)
+        while follow:
+            _tell_audit(found, as_json=as_json, in_line=True)
+            time.sleep(every)
+            found = audit(made, directories, tail_s=tail, state=state)
+    _tell_audit(found, as_json=as_json, in_line=False)
+    raise typer.Exit(0 if found.is_clean else 1)
+
+
+def _tell_audit(found: AuditReport, *, as_json: bool, in_line: bool) -> None:
+    if not as_json:
+        _show_audit(found)
+        return
+    document = {"clean": found.is_clean, **records(found)}
+    if in_line:
+        print_json_line(document)
+    else:
+        print_json(document)
+
+
+def _show_audit(found: AuditReport) -> None:
+    out = console()
+    running = sum(not each.is_closed for each in found.logs)
+    rows = [
+        ("published", f"{found.published:,}"),
+        ("logs", f"{len(found.logs):,}, of which {running:,} did not end in order or still grow"),
+    ]
+    if found.unsure:
+        rows.append(("perhaps published", f"{found.unsure:,}, by brokers that died meanwhile"))
+    if found.unlogged:
+        rows.append(("acknowledged only", f"{found.unlogged:,} are in no log of a broker"))
+    cut = [each.name for each in found.logs if not each.is_whole]
+    if cut:
+        rows.append(("cut", f"older segments are gone: {', '.join(sorted(set(cut)))}"))
+    out.print(facts(rows))
+    names = ("owed", "delivered", "lost", "duplicates", "out_of_order", "spurious", "gaps")
+    names = (*names, "in_flight")
+    shown = [
+        (each.subscription, each.side, *(f"{getattr(each, name):,}" for name in names))
+        for each in (*found.rows, found.total)
+    ]
+    out.print(listing("subscription", "log", *(n.replace("_", " ") for n in names), rows=shown))
+    for example in found.examples:
+        out.print(plain(example), style="red")
+    verdict = "clean: every promise was kept" if found.is_clean else "not clean"
+    out.print(plain(verdict), style="green" if found.is_clean else "bold red")
+
+
+def _profile(
+    context: typer.Context,
+    directories: Directories,
+    *,
+    topology: Annotated[
+        str, typer.Option(metavar="TREE", help="The present tree: a .toml file, or line:3, …")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write the better tree here, as TOML."),
+    ] = None,
+    degree: Annotated[
+        int, typer.Option(min=1, help="How many neighbours a cell may have at most.")
+    ] = 3,
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Find a tree over which the traffic in audit logs of brokers travels fewer hops.
+
+    The file that is written is for gapless up --topology FILE.
+    """
+    from rich.console import Console
+
+    from gapless.runtime.overlays import overlay_of
+    from gapless.spark.jobs.profile import profile
+
+    settle(context, as_json=as_json)
+    present = overlay_of(topology)
+    if out is not None and out.suffix != ".toml":
+        raise UsageError(f"{out} must end in .toml, or gapless up would not take it for a file")
+    screen = Console(stderr=True, quiet=as_json)
+    with (
+        session(master, "profile") as made,
+        screen.status("reading audit logs") as status,
+        tasks_shown(made, status),
+    ):
+        found = profile(made, directories, present, degree=degree)
+    if out is not None:
+        out.write_text(found.overlay(present).to_toml(), encoding="utf-8")
+        note(f"written: {out}")
+    if as_json:
+        print_json({"saving": found.saving, **records(found)})
+    else:
+        _show_profile(found)
+
+
+def _show_profile(found: Profile) -> None:
+    out = console()
+    shown = [(each.source, each.target, f"{each.events:,}") for each in found.flows[:FLOWS_SHOWN]]
+    out.print(listing("published in", "delivered in", "events", rows=shown))
+    if len(found.flows) > FLOWS_SHOWN:
+        out.print(plain(f"… {len(found.flows) - FLOWS_SHOWN:,} more; --json has all"))
+    rows = [
+        ("events", f"{found.events:,}"),
+        ("hops now", f"{found.present_hops:,}, at most {found.present_degree} neighbours"),
+        ("hops then", f"{found.better_hops:,} ({found.saving:.1%} fewer)"),
+        ("edges out", _edges(found.removed)),
+        ("edges in", _edges(found.added)),
+    ]
+    out.print(facts(rows))
+
+
+def _edges(edges: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{left} - {right}" for left, right in edges) or "none"

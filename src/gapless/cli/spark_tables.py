@@ -1,0 +1,107 @@
+"""How results of jobs on Spark are shown to people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gapless.cli.output import console, counted, facts, listing, moment, plain, size, span
+
+if TYPE_CHECKING:
+    from gapless.spark.jobs.archiving import ArchiveReport
+    from gapless.spark.jobs.backtesting import Backtest
+    from gapless.spark.jobs.sweeping import Sweep
+
+__all__ = ["show_archive", "show_backtest", "show_sweep"]
+
+ROWS_SHOWN = 40
+"""Rows of a table on a screen; all are in the file."""
+
+
+def show_sweep(found: Sweep) -> None:
+    """Show the table of a sweep, and where it failed."""
+    out = console()
+    names = list(dict.fromkeys(name for row in found.rows for name in row))
+    shown = [[_said(row.get(name)) for name in names] for row in found.rows[:ROWS_SHOWN]]
+    if shown:
+        out.print(listing(*names, rows=shown))
+    if len(found.rows) > ROWS_SHOWN:
+        out.print(plain(f"… {len(found.rows) - ROWS_SHOWN:,} more rows; --out keeps all"))
+    for failure in found.failures:
+        out.print(plain(f"failed at {failure.point}: {failure.error}"), style="red")
+
+
+def _said(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "" if value is None else str(value)
+
+
+def show_archive(found: ArchiveReport) -> None:
+    """Show what an archive has, stream by stream."""
+    out = console()
+    new = f"{found.new_events:,} in {found.seconds:.1f} s"
+    rows = [
+        ("archive", found.path),
+        ("new events", new),
+        ("events", f"{found.events:,}"),
+        ("files", f"{found.files:,}, {size(found.bytes)}"),
+    ]
+    if found.merged_files:
+        rows.append(("merged", counted(found.merged_files, "small file")))
+    out.print(facts(rows))
+    shown = [
+        (
+            each.pubend,
+            f"{each.events:,}",
+            f"{each.days:,}",
+            f"{each.files:,}",
+            size(each.bytes),
+            moment(each.first),
+            moment(each.last),
+        )
+        for each in found.streams
+    ]
+    if shown:
+        out.print(listing("pubend", "events", "days", "files", "size", "first", "last", rows=shown))
+
+
+def show_backtest(found: Backtest, top: int) -> None:
+    """Show the filters that match most, and the pairs that are most alike."""
+    out = console()
+    idle = sum(not each.count for each in found.filters)
+    rows = [
+        ("events", f"{found.events:,} in {span(round(found.seconds * 1_000_000))}"),
+        ("matched", f"{found.matched:,} ({found.coverage:.1%}) by at least one filter"),
+        ("filters", f"{len(found.filters):,}, of which {idle:,} matched nothing"),
+    ]
+    if found.equal:
+        names = "; ".join(" = ".join(each) for each in found.equal[:top])
+        rows.append(("the same", names))
+    out.print(facts(rows))
+    most = sorted(found.filters, key=lambda each: -each.count)[: top or None]
+    shown = [
+        (
+            each.name,
+            f"{each.count:,}",
+            f"{each.share:.2%}",
+            f"{each.per_second:,.2f}/s" if each.per_second >= 1 else f"{each.per_hour:,.2f}/h",
+            "" if each.first is None else moment(each.first),
+            "" if each.last is None else moment(each.last),
+            each.filter,
+        )
+        for each in most
+    ]
+    out.print(listing("name", "events", "share", "rate", "first", "last", "filter", rows=shown))
+    pairs = [
+        (
+            f"{'' if each.exact else '~'}{each.jaccard:.3f}",
+            f"{each.shared:,}",
+            each.left,
+            each.right,
+        )
+        for each in found.alike
+    ]
+    if pairs:
+        out.print(listing("alike", "both match", "filter", "and", rows=pairs))
+        if not all(each.exact for each in found.alike):
+            out.print(plain("~ estimated from samples"), style="dim")

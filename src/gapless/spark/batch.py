@@ -1,0 +1,101 @@
+"""What Spark calls to read a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import Filter as Predicate
+
+from gapless.content.filter import Filter
+from gapless.spark.batches import Batches
+from gapless.spark.columns import STANDARD, Column
+from gapless.spark.network import Network
+from gapless.spark.options import Options
+from gapless.spark.planning import Range, after, check_end, check_released, ranges
+from gapless.spark.pushing import Bounds, push
+from gapless.spark.reading import read_range
+
+__all__ = ["BatchReader", "Part", "read_part"]
+
+
+class Part(InputPartition):
+    """A range of a log, as Spark hands it to a task."""
+
+    def __init__(self, part: Range) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+def read_part(
+    partition: InputPartition, columns: Sequence[Column], wanted: str, options: Options
+) -> Iterator[pa.RecordBatch]:
+    """Give the rows of a partition; Spark makes one without a range where there is nothing to read."""
+    if not isinstance(partition, Part):
+        return
+    part = partition.part
+    pieces = read_range(part, wanted, options.on_release, options.deadline_s)
+    yield from Batches(columns).of(part.pubend, pieces)
+
+
+class _Pushing:
+    """Takes the predicates of a query for a reader.
+
+    While push-down is switched off, which is Spark's default, Spark refuses every reader whose class
+    has a ``pushFilters`` of its own. It looks at the function behind the method; here that is the one
+    of the base class, so this reader works with and without.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, reader: BatchReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Predicate]) -> Iterable[Predicate]:
+        return self._reader.push(filters)
+
+
+class BatchReader(DataSourceReader):
+    """Reads logs between two places, once."""
+
+    def __init__(self, options: Options, columns: Sequence[Column]) -> None:
+        options.refuse_for("batch")
+        self._options = options
+        self._columns = tuple(columns)
+        self._wanted = options.filter
+        self._bounds = Bounds()
+        self.pushFilters: Any = _Pushing(self)
+
+    def push(self, predicates: list[Predicate]) -> Iterable[Predicate]:
+        """Let brokers test what they can; return what Spark has to test."""
+        kinds = {each.name: each.kind for each in self._columns if each.name not in STANDARD}
+        found = push(Filter(self._wanted), predicates, kinds)
+        self._wanted, self._bounds = str(found.filter), found.bounds
+        return found.rest
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return what tasks read, fixed when the query is planned."""
+        options, bounds = self._options, self._bounds
+        network = Network(options.servers, options.deadline_s)
+        try:
+            names = network.chosen(options.pubends)
+            extents = {each: network.extent(each, self._wanted) for each in names}
+            begins = after(options.start or "earliest", extents)
+            ends = after(options.end or "latest", extents)
+            check_end(options.end, extents)
+            for name, extent in extents.items():
+                begin = max(begins[name], bounds.low - 1)
+                end = min(ends[name], bounds.high, extent.top)
+                if bounds.pubends is not None and name not in bounds.pubends:
+                    end = begin
+                begins[name] = check_released(name, begin, extent, end, options.on_release)
+                ends[name] = end
+            return [Part(each) for each in ranges(network, begins, ends, options.partition_bytes)]
+        finally:
+            network.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the rows of a partition, in a task."""
+        return read_part(partition, self._columns, self._wanted, self._options)

@@ -1,0 +1,97 @@
+"""The columns of a row: what every event has, and attributes that were declared with a type.
+
+A declared column has the value of the attribute if that is of the column's kind, else NULL. Numbers are
+one kind, as in filters: 5 is 5.0 in a DOUBLE, and 5.0 is 5 in a BIGINT, while 5.5 in a BIGINT is NULL.
+NaN is NULL: in filters it compares with nothing, and so does NULL in Spark.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from gapless.core.errors import UsageError
+
+__all__ = ["STANDARD", "Column", "Kind", "parse_columns"]
+
+
+class Kind(Enum):
+    """The type of a column, as SQL writes it."""
+
+    STRING = "STRING"
+    BIGINT = "BIGINT"
+    DOUBLE = "DOUBLE"
+    BOOLEAN = "BOOLEAN"
+    TIMESTAMP = "TIMESTAMP"
+    BINARY = "BINARY"
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column that is an attribute of the same name."""
+
+    name: str
+    kind: Kind
+
+
+STANDARD: Final = {
+    "pubend": Kind.STRING,
+    "tick": Kind.BIGINT,
+    "timestamp": Kind.TIMESTAMP,
+    "publisher": Kind.STRING,
+    "sequence": Kind.BIGINT,
+    "attributes": Kind.STRING,
+    "payload": Kind.BINARY,
+}
+"""What every event has, in the order of the columns. ``timestamp`` is the tick as a time; attributes
+are JSON."""
+
+TYPES: Final = {
+    "STRING": Kind.STRING,
+    "BIGINT": Kind.BIGINT,
+    "LONG": Kind.BIGINT,
+    "DOUBLE": Kind.DOUBLE,
+    "BOOLEAN": Kind.BOOLEAN,
+}
+"""What may be declared of an attribute: the kinds of values that there are."""
+
+_DECLARED: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s`,:]+))[\s:]+(\w+)\s*(?:,|$)")
+
+
+def parse_columns(text: str) -> tuple[Column, ...]:
+    """Return the columns that a text declares.
+
+    >>> [f"{each.name}: {each.kind.value}" for each in parse_columns("n LONG, `unit price` double")]
+    ['n: BIGINT', 'unit price: DOUBLE']
+    """
+    found: dict[str, Column] = {}
+    place = 0
+    while place < len(text.rstrip()):
+        match = _DECLARED.match(text, place)
+        if match is None:
+            rest = text[place:].strip()
+            raise UsageError(
+                f"option columns: cannot read {rest!r}; write 'symbol STRING, price DOUBLE'"
+            )
+        name = match[1].replace("``", "`") if match[1] else match[2]
+        if name in found:
+            raise UsageError(f"option columns: {name!r} is declared twice")
+        found[name] = Column(name, _declared_kind(name, match[3]))
+        place = match.end()
+    return tuple(found.values())
+
+
+def _declared_kind(name: str, word: str) -> Kind:
+    if name in STANDARD:
+        raise UsageError(
+            f"option columns: every row has a column {name!r} already; an attribute of that name "
+            "is in the column 'attributes'"
+        )
+    kind = TYPES.get(word.upper())
+    if kind is None:
+        raise UsageError(
+            f"option columns: {name!r} cannot be {word!r}; an attribute is {', '.join(TYPES)}"
+        )
+    return kind

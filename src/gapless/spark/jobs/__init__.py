@@ -1,0 +1,30 @@
+"""Jobs: work that is spread over a Spark cluster, with results that people can read.
+
+Theory of operation
+-------------------
+- :func:`sweep` runs an experiment at many points, and :func:`sweep_seeds` the simulator at many seeds.
+  Points are dealt one by one: whoever is free takes the next, since their costs are very uneven
+  (:mod:`.dealing`). Results come back in the order of the points, while others still run.
+- :func:`archive` copies streams into Parquet, once, and goes on where it was (:mod:`.archiving`). What
+  belongs to an archive is said by its manifest and by nothing else (:mod:`.manifest`): it is switched
+  from one version to the next in one step, so that a batch is in or not, and small files are replaced by
+  large ones under the eyes of readers (:mod:`.compacting`). :func:`read_archive` reads a version.
+- :func:`backtest` tells what filters would have matched (:mod:`.backtesting`). Executors match with the
+  index that brokers use, and hand back counts and sketches, never matches (:mod:`.tallies`).
+
+All take a Spark session, and run at its master. Executors need gapless; what is missing there is shipped
+or named (:mod:`.shipping`).
+
+Invariants
+----------
+- A sweep over seeds says of each exactly what ``gapless sim run`` says.
+- An archive has every event of its streams once, whatever failed or was repeated on the way.
+- A number that is estimated is marked as an estimate.
+"""
+
+from gapless.spark.jobs.archiving import archive, read_archive
+from gapless.spark.jobs.backtesting import backtest
+from gapless.spark.jobs.compacting import compact_archive
+from gapless.spark.jobs.sweeping import sweep, sweep_seeds
+
+__all__ = ["archive", "backtest", "compact_archive", "read_archive", "sweep", "sweep_seeds"]

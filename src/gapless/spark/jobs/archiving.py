@@ -1,0 +1,276 @@
+"""``archive``: streams into Parquet, by pubend and day, every event once; and how an archive is read."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from gapless.content.filter import Filter
+from gapless.core.errors import UsageError
+from gapless.spark.columns import STANDARD
+from gapless.spark.jobs.compacting import (
+    SMALL_FILES_MAX,
+    TARGET_BYTES,
+    compact_archive,
+    small_groups,
+)
+from gapless.spark.jobs.manifest import KEEP_S, DataFile, Manifest, Store
+from gapless.spark.jobs.reasons import as_ours
+from gapless.spark.jobs.shipping import ready_executors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["ArchiveReport", "Progress", "StreamReport", "archive", "read_archive", "report_of"]
+
+EVERY_S: Final = 10.0
+"""How often a following archive makes a batch, unless the user says otherwise."""
+
+EVENTS_MAX: Final = 1_000_000
+"""Events of a batch, unless the user says otherwise: a long history is copied in pieces, so that one that
+is interrupted goes on from the last piece."""
+
+_LOOK_S: Final = 1
+"""How often is looked whether the query has ended, so that Ctrl-C is heard."""
+
+
+class StreamReport(msgspec.Struct, frozen=True):
+    """What an archive has of one stream."""
+
+    pubend: str
+    events: int
+    days: int
+    files: int
+    bytes: int
+    first: int
+    """The first tick."""
+    last: int
+    """The last tick."""
+
+
+class ArchiveReport(msgspec.Struct, frozen=True):
+    """What an archive has, and what this run did."""
+
+    path: str
+    version: int
+    events: int
+    files: int
+    bytes: int
+    streams: list[StreamReport]
+    new_events: int
+    new_batches: int
+    merged_files: int
+    seconds: float
+
+
+class Progress(msgspec.Struct):
+    """What a run has done so far."""
+
+    batches: int = 0
+    events: int = 0
+    merged: int = 0
+
+
+def archive(
+    spark: SparkSession,
+    servers: str,
+    path: str | Path,
+    *,
+    pubends: Iterable[str] = (),
+    filter: str = "TRUE",  # noqa: A002 - the natural name
+    start: str = "earliest",
+    reader: str = "",
+    follow: bool = False,
+    every_s: float = EVERY_S,
+    events_max: int = EVENTS_MAX,
+    compact: bool = True,
+    keep_s: float = KEEP_S,
+    watch: Callable[[Progress], None] | None = None,
+) -> ArchiveReport:
+    """Copy streams into an archive, from where it ended; ``start`` is for a new one.
+
+    It ends when everything is copied that was there when it began. With ``follow`` it goes on until it
+    is interrupted (KeyboardInterrupt), which is its ordinary end. ``reader`` names a durable reader, for
+    which brokers keep their logs until they are archived.
+    """
+    store = Store(path)
+    asked = Manifest(filter=str(Filter(filter)), pubends=tuple(sorted(set(pubends))))
+    _open(store, asked)
+    ready_executors(spark)
+    options = {
+        "servers": servers,
+        "filter": asked.filter,
+        "start": start,
+        "maxEventsPerTrigger": str(events_max),
+        **({"pubends": ",".join(asked.pubends)} if asked.pubends else {}),
+        **({"reader": reader} if reader else {}),
+    }
+    frame = spark.readStream.format("gapless").options(**options).load()
+    run = _Run(store, compact=compact, keep_s=keep_s, watch=watch)
+    writer = frame.writeStream.foreachBatch(run.keep).option(
+        "checkpointLocation", str(store.checkpoint)
+    )
+    begun = time.monotonic()
+    chosen = (
+        writer.trigger(processingTime=f"{every_s} seconds")
+        if follow
+        else writer.trigger(availableNow=True)
+    )
+    _await(chosen.start(), follow=follow)
+    if compact:
+        run.merge(spark, least=SMALL_FILES_MAX)
+    return report_of(store, run.progress, time.monotonic() - begun)
+
+
+def _open(store: Store, asked: Manifest) -> None:
+    """See that the archive is there and is of the same streams."""
+    store.create(asked)
+    found = store.read()
+    if (found.filter, found.pubends) != (asked.filter, asked.pubends):
+        streams = ", ".join(found.pubends) or "all pubends"
+        raise UsageError(
+            f"{store.path} is an archive of {streams} with the filter {found.filter}; "
+            "ask for the same, or begin another archive"
+        )
+    if found.batch >= 0 and _query_id(store) != found.query:
+        raise UsageError(
+            f"{store.path} has lost its checkpoint, so nobody knows where it ended; begin another "
+            "archive, or restore _checkpoint"
+        )
+
+
+def _query_id(store: Store) -> str:
+    """Return the name that Spark gave to the checkpoint; empty if there is none."""
+    try:
+        return str(json.loads((store.checkpoint / "metadata").read_text("utf-8"))["id"])
+    except FileNotFoundError:
+        return ""
+
+
+class _Run:
+    """One run: takes batches as Spark gives them."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        compact: bool,
+        keep_s: float,
+        watch: Callable[[Progress], None] | None,
+    ) -> None:
+        self._store = store
+        self._compact = compact
+        self._keep_s = keep_s
+        self._watch = watch
+        self.progress = Progress()
+
+    def keep(self, frame: DataFrame, batch: int) -> None:
+        """Write a batch and take it into the archive in one step, unless it is in already."""
+        store, query = self._store, _query_id(self._store)
+        if store.read().batch >= batch:
+            return
+        files = _write(frame, store)
+        if store.change(lambda now: now.with_batch(batch, files, query)) is None:
+            return
+        self.progress.batches += 1
+        self.progress.events += sum(each.rows for each in files)
+        if self._compact:
+            # twice as many as at the end: a batch should not wait for this often
+            self.merge(frame.sparkSession, least=2 * SMALL_FILES_MAX)
+        self._tell()
+
+    def merge(self, spark: SparkSession, *, least: int) -> None:
+        """Merge small files if there are many."""
+        if small_groups(self._store.read(), TARGET_BYTES, least):
+            done = compact_archive(spark, self._store.path, least=least, keep_s=self._keep_s)
+            self.progress.merged += done.merged
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._watch is not None:
+            self._watch(self.progress)
+
+
+def _write(frame: DataFrame, store: Store) -> list[DataFile]:
+    """Let tasks write the events of a batch; only those that succeeded are heard."""
+    from gapless.spark.jobs.parts import TOLD, part_writer, told_file
+
+    told = frame.mapInArrow(part_writer(str(store.data)), TOLD).collect()
+    files = [told_file(row) for row in told]
+    store.check(files)
+    return files
+
+
+def _await(query: StreamingQuery, *, follow: bool) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    try:
+        while not query.awaitTermination(_LOOK_S):
+            pass
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+    except StreamingQueryException as error:
+        raise as_ours(error, "the archive stopped") from error
+    finally:
+        query.stop()
+
+
+def report_of(store: Store, done: Progress, seconds: float = 0.0) -> ArchiveReport:
+    """Tell what an archive has."""
+    manifest = store.read()
+    streams: dict[str, list[DataFile]] = {}
+    for each in manifest.files:
+        streams.setdefault(each.pubend, []).append(each)
+    return ArchiveReport(
+        path=str(store.path),
+        version=manifest.version,
+        events=manifest.rows,
+        files=len(manifest.files),
+        bytes=manifest.bytes,
+        streams=[_stream(name, files) for name, files in sorted(streams.items())],
+        new_events=done.events,
+        new_batches=done.batches,
+        merged_files=done.merged,
+        seconds=round(seconds, 3),
+    )
+
+
+def _stream(name: str, files: list[DataFile]) -> StreamReport:
+    return StreamReport(
+        pubend=name,
+        events=sum(each.rows for each in files),
+        days=len({each.date for each in files}),
+        files=len(files),
+        bytes=sum(each.bytes for each in files),
+        first=min(each.low for each in files),
+        last=max(each.high for each in files),
+    )
+
+
+def read_archive(spark: SparkSession, path: str | Path) -> DataFrame:
+    """Return what an archive has now: the columns of the source, and ``date``.
+
+    The frame stays at the version that was the newest when it was made. Its files stay as long as
+    ``keep_s`` of whoever compacts, a day by default: a query that takes longer has to be made anew.
+    Conditions on ``pubend`` and ``date`` leave files out unopened.
+    """
+    from pyspark.sql.types import DateType, StructType
+
+    from gapless.spark.source import GaplessSource
+
+    store = Store(path)
+    files = store.read().files
+    source = GaplessSource({"servers": "gapless://nowhere"}).schema()
+    schema = StructType([*source.fields]).add("date", DateType())
+    if not files:
+        return spark.createDataFrame([], schema)
+    paths = [str(store.data / each.path) for each in files]
+    loaded = spark.read.schema(schema).option("basePath", str(store.data)).parquet(*paths)
+    return loaded.select(*STANDARD, "date")

@@ -1,0 +1,321 @@
+"""``audit``: what was owed to whom, what came, and every difference, from audit logs.
+
+Who is owed what is computed from what brokers published and from the timelines of subscriptions
+(:mod:`gapless.audit.timelines`), with the filters evaluated by gapless' own index on executors
+(:mod:`.owing`). What came is compared with it, event by event, in Spark.
+
+- *lost*: owed, settled, and never came.
+- *duplicates*: came again, and the subscriber had not asked for it again.
+- *out of order*: came after a later one of its pubend, of its publisher, or of the total order.
+- *spurious*: came and does not match the filter that governs there, is before the start, was never
+  published, or is not what was published.
+- *in flight*: owed, did not come, and may still come or have come.
+- *unjudged*: came, and no log there is could know of it: it was published before the log begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from gapless.audit.facts import Control
+from gapless.audit.timelines import Log, Subscription, logs_of, subscriptions_of
+from gapless.spark.jobs.audit_logs import facts_at, kept_facts
+from gapless.spark.jobs.horizons import Horizon, looked_up, unlogged
+from gapless.spark.jobs.owing import OWED, debts_of, owed_writer
+from gapless.spark.jobs.shipping import ready_executors
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["TAIL_S", "AuditReport", "AuditRow", "LogReport", "audit"]
+
+TAIL_S: Final = 60.0
+"""How long an event may take to come before it counts as lost, though nothing later came."""
+
+EXAMPLES: Final = 10
+"""So many findings are described; all are counted."""
+
+_COUNTED: Final = (
+    *("owed", "delivered", "lost", "duplicates", "out_of_order", "spurious"),
+    *("in_flight", "repeated"),
+)
+_FINDINGS: Final = {
+    "lost": "never came",
+    "duplicates": "came twice",
+    "out_of_order": "came out of order",
+    "spurious": "should not have come",
+}
+_COUNTS: Final = (*_COUNTED, "unjudged")
+_EVENT: Final = ["pubend", "tick"]
+_OWED_EVENT: Final = ["sub", "pubend", "tick"]
+
+
+class AuditRow(msgspec.Struct, kw_only=True):
+    """What is to be said of one subscription, or of all."""
+
+    subscription: str
+    side: str = ""
+    """Whose log counts: the client's, or that of brokers."""
+    owed: int = 0
+    delivered: int = 0
+    lost: int = 0
+    duplicates: int = 0
+    out_of_order: int = 0
+    spurious: int = 0
+    gaps: int = 0
+    """Told gaps; what falls into them is not lost."""
+    in_flight: int = 0
+    repeated: int = 0
+    """Came again as it was not acknowledged, or was sought."""
+    unjudged: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is wrong."""
+        found = (self.lost, self.duplicates, self.out_of_order, self.spurious, self.gaps)
+        return not any(found)
+
+
+class LogReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One life of a writer."""
+
+    side: str
+    name: str
+    cell: str
+    began_us: int
+    seen_us: int
+    is_closed: bool
+    """Whether it ended in order; else it runs, or crashed."""
+    is_whole: bool
+    """Whether all its segments are there."""
+
+
+class AuditReport(msgspec.Struct, kw_only=True):
+    """The whole result."""
+
+    published: int
+    unsure: int
+    """Published events of which nobody knows whether they are on disk: their broker died meanwhile."""
+    unlogged: int
+    """Acknowledged to a publisher, and not in the log of the broker."""
+    rows: list[AuditRow]
+    total: AuditRow
+    examples: list[str]
+    logs: list[LogReport]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every promise was kept."""
+        return self.total.is_clean and not self.unlogged
+
+
+def audit(
+    spark: SparkSession,
+    paths: Sequence[str | Path],
+    *,
+    tail_s: float = TAIL_S,
+    state: Path | None = None,
+    events: DataFrame | None = None,
+    examples: int = EXAMPLES,
+) -> AuditReport:
+    """Return what audit logs say of promises that were kept and broken.
+
+    ``paths`` are directories of brokers and clients, or patterns of such. With ``state``, a directory
+    that is kept from one call to the next, each segment is read once, when it has ended. ``events`` with
+    the columns ``pubend``, ``tick`` and ``attributes`` of the source are needed where publications were
+    written down without attributes.
+    """
+    ready_executors(spark)
+    facts = facts_at(spark, paths) if state is None else kept_facts(spark, paths, state)
+    facts = facts.persist()
+    try:
+        return _audited(spark, facts, round(tail_s * 1_000_000), events, examples)
+    finally:
+        facts.unpersist()
+
+
+def _audited(
+    spark: SparkSession, facts: DataFrame, tail_us: int, events: DataFrame | None, examples: int
+) -> AuditReport:
+    rows = facts.where("kind = 'c'").select("control").toArrow().column("control").to_pylist()
+    decode = msgspec.msgpack.Decoder(Control).decode
+    controls = [decode(row) for row in rows]
+    logs = logs_of(controls)
+    subscriptions = subscriptions_of(controls, tail_us)
+    published = facts.where("kind = 'p'")
+    if events is not None:
+        published = published.drop("attributes").join(
+            events.select(*_EVENT, "attributes"), _EVENT, "left"
+        )
+    shared = spark.sparkContext.broadcast(debts_of(subscriptions, logs))
+    owed = published.mapInArrow(owed_writer(shared), OWED)
+    judged = _judged(_receipts(spark, facts, subscriptions), owed, subscriptions).persist()
+    try:
+        return _report(judged, facts, Horizon(facts, logs), subscriptions, logs, examples)
+    finally:
+        judged.unpersist()
+        shared.destroy()
+
+
+def _receipts(
+    spark: SparkSession, facts: DataFrame, subscriptions: Sequence[Subscription]
+) -> DataFrame:
+    """Return what came to whom."""
+    from pyspark.sql import functions as f
+
+    stays = [(place, *stay) for place, each in enumerate(subscriptions) for stay in each.stays]
+    columns = (
+        "sub long, run string, visit string, rank long, epoch long, pubend string, above long, "
+        "up_to long, fresh_up_to long"
+    )
+    known = f.broadcast(spark.createDataFrame(stays, columns))
+    came = facts.where("kind = 'd'").select("run", "place", "visit", "pubend", "tick", "sequence")
+    came = came.join(known, ["run", "visit", "pubend"]).where("tick > above AND tick <= up_to")
+    return came.select(*_OWED_EVENT, "sequence", "rank", "epoch", "place", "fresh_up_to")
+
+
+def _judged(
+    receipts: DataFrame, owed: DataFrame, subscriptions: Sequence[Subscription]
+) -> DataFrame:
+    """Return every event that came, or was owed and did not, with what is to be said of it.
+
+    All is looked at by subscription and pubend, so events are moved once; those of a subscription in
+    total order are moved once more.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    both = receipts.unionByName(owed, allowMissingColumns=True).repartition("sub", "pubend")
+    event = Window.partitionBy("sub", "pubend", "tick")
+    earlier = f.lag("rank").over(event.orderBy("rank", "place"))
+    both = both.withColumn("earlier", earlier)
+    for name in ("publisher", "number", "settled", "sure"):
+        both = both.withColumn(name, f.max(name).over(event))
+    both = both.withColumn("came", f.max(f.col("place").isNotNull()).over(event))
+    marked = both.where("place IS NOT NULL OR NOT came").selectExpr(
+        "*",
+        "place IS NOT NULL AND earlier IS NULL AS is_first",
+        "coalesce(rank > earlier AND tick > fresh_up_to, false) AS is_repeated",
+    )
+    marked = marked.selectExpr(
+        "*",
+        # nothing is owed there, or it is not what was published
+        "is_first AND (number IS NULL OR (sequence >= 0 AND sequence <> number)) AS is_strange",
+        "int(is_repeated) AS repeated",
+        "int(came AND NOT is_first AND NOT is_repeated) AS duplicates",
+        "int(came AND NOT is_repeated) AS delivered",
+        "int(NOT came AND sure AND settled) AS lost",
+        "int(NOT came AND sure AND NOT settled) AS in_flight",
+        "int(NOT came AND NOT sure) AS unproven",
+    )
+    totals = [place for place, each in enumerate(subscriptions) if each.total]
+    good = marked.withColumn("good", f.expr("is_first AND NOT is_strange"))
+    ordered = good.withColumn("out_of_order", _out_of_order(totals))
+    return ordered.selectExpr(
+        "*",
+        "int(is_strange) AS spurious",
+        "int(lost = 1 OR (is_first AND number IS NOT NULL)) AS owed",
+    )
+
+
+def _out_of_order(totals: list[int]) -> Column:
+    """Return whether something that belongs behind an event came before it."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    def behind(value: Column, *partition: str) -> Column:
+        window = Window.partitionBy(*partition).orderBy("rank", "place")
+        before = window.rowsBetween(Window.unboundedPreceding, -1)
+        highest = f.max(f.when(f.col("good"), value)).over(before)
+        return f.coalesce(value <= highest, f.lit(False))
+
+    found = behind(f.col("tick"), "sub", "pubend", "epoch")
+    found = found | behind(f.col("number"), "sub", "pubend", "epoch", "publisher")
+    if totals:
+        among_all = behind(f.struct("tick", "pubend"), "sub", "epoch")
+        found = found | (f.col("sub").isin(totals) & among_all)
+    return (f.col("good") & found).cast("int")
+
+
+# --- what is told ----------------------------------------------------------------------------------
+
+
+def _report(
+    judged: DataFrame,
+    facts: DataFrame,
+    horizon: Horizon,
+    subscriptions: Sequence[Subscription],
+    logs: dict[str, Log],
+    examples: int,
+) -> AuditReport:
+    from pyspark.sql import functions as f
+
+    counted = (*_COUNTED, "unproven")
+    sums = judged.groupBy("sub").agg(*(f.sum(name).alias(name) for name in counted)).collect()
+    if any(row["spurious"] or row["unproven"] for row in sums):
+        judged = looked_up(judged, facts, horizon).persist()
+        sums = judged.groupBy("sub").agg(*(f.sum(name).alias(name) for name in _COUNTS)).collect()
+    by_sub = {row["sub"]: row.asDict() for row in sums}
+    for found in by_sub.values():
+        for name in [*found.keys() - set(_COUNTS)]:
+            del found[name]
+    rows = [
+        AuditRow(
+            subscription=each.name, side=each.side, gaps=len(each.gaps), **by_sub.get(place, {})
+        )
+        for place, each in enumerate(subscriptions)
+    ]
+    total = AuditRow(subscription="total")
+    for name in (*_COUNTS, "gaps"):
+        setattr(total, name, sum(getattr(row, name) for row in rows))
+    report = AuditReport(
+        published=horizon.published,
+        unsure=horizon.unsure,
+        unlogged=unlogged(facts, horizon),
+        rows=rows,
+        total=total,
+        examples=_examples(judged, subscriptions, total, examples),
+        logs=_log_reports(logs),
+    )
+    judged.unpersist()
+    return report
+
+
+def _examples(
+    judged: DataFrame, subscriptions: Sequence[Subscription], total: AuditRow, most: int
+) -> list[str]:
+    found = [
+        f"{each.name}: a gap on {pubend} from {low} to {high}"
+        for each in subscriptions
+        for pubend, low, high in each.gaps
+    ]
+    if not total.is_clean:
+        wrong = " OR ".join(f"{name} = 1" for name in _FINDINGS)
+        columns = (*_OWED_EVENT, "publisher", "number", *_FINDINGS)
+        for row in judged.where(wrong).orderBy(*_OWED_EVENT).select(*columns).limit(most).collect():
+            said = " and ".join(text for name, text in _FINDINGS.items() if row[name])
+            event = f"{row['pubend']}:{row['tick']}"
+            if row["number"] is not None:
+                event = f"{row['publisher']} {row['number']} at {event}"
+            found.append(f"{subscriptions[row['sub']].name}: {event} {said}")
+    return found[:most]
+
+
+def _log_reports(logs: dict[str, Log]) -> list[LogReport]:
+    found = sorted(logs.values(), key=lambda log: (log.header.side, log.header.name, log.began_us))
+    return [
+        LogReport(
+            side=log.header.side,
+            name=log.header.name,
+            cell=log.header.cell,
+            began_us=log.began_us,
+            seen_us=log.seen_us,
+            is_closed=log.is_closed,
+            is_whole=log.is_whole,
+        )
+        for log in found
+    ]

@@ -1,0 +1,140 @@
+"""Audit logs as a DataFrame of facts: read at once, or segment by segment as they end.
+
+A log that is read at once is read with the segments that still grow. A log that is followed is read by
+Structured Streaming, which takes each segment once when it has got its last name; what was found is kept
+as Parquet by batch, and a batch that is repeated writes the same again over itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from glob import glob  # a pattern may begin at the root, which Path.glob does not take
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from gapless.audit.facts import Fact, facts_of
+from gapless.audit.segments import CLOSED, segments_of
+from gapless.core.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["FACTS", "directories_of", "facts_at", "kept_facts"]
+
+FACTS: Final = (
+    "kind string, run string, place long, visit string, pubend string, tick long, "
+    "publisher string, sequence long, attributes binary, control binary"
+)
+"""The columns of :class:`~gapless.audit.facts.Fact`, as Spark writes schemas."""
+
+_ROWS: Final = 20_000
+"""Facts that a task makes into a batch."""
+
+_SEGMENTS_EACH: Final = 4
+"""Segments of a task, at least."""
+
+Batches = Iterator["pa.RecordBatch"]
+
+
+def directories_of(paths: Sequence[str | Path]) -> list[Path]:
+    """Return the directories that were named, also by patterns, that have segments or may get some."""
+    named = [str(path) for path in paths]
+    found = [Path(each) for text in named for each in sorted(glob(text)) or [text]]  # noqa: PTH207
+    for path in found:
+        if not path.is_dir():
+            raise UsageError(f"{path} is no directory of an audit log")
+    inside = (each for path in found for each in (path, *path.rglob("*")) if each.is_dir())
+    return [*dict.fromkeys(each.resolve() for each in inside)]
+
+
+def facts_at(spark: SparkSession, paths: Sequence[str | Path]) -> DataFrame:
+    """Return what all segments of directories say, those included that still grow."""
+    segments = [str(path) for each in directories_of(paths) for path in segments_of(each)]
+    if not segments:
+        named = ", ".join(map(str, paths))
+        raise UsageError(f"there is no segment of an audit log in {named}")
+    tasks = max(1, len(segments) // _SEGMENTS_EACH)
+    tasks = max(min(len(segments), spark.sparkContext.defaultParallelism), tasks)
+    listed = spark.createDataFrame([(each,) for each in segments], "path string")
+    return listed.repartition(tasks, "path").mapInArrow(_read_paths, FACTS)
+
+
+def kept_facts(spark: SparkSession, paths: Sequence[str | Path], state: Path) -> DataFrame:
+    """Take what has ended since the last time into ``state``, once; return all that it has."""
+    found = directories_of(paths)
+    facts = state / "facts"
+    columns = "path string, modificationTime timestamp, length long, content binary"
+    for path in found:
+        source = (
+            spark.readStream.format("binaryFile")
+            .schema(columns)
+            .option("pathGlobFilter", f"*{CLOSED}")
+            .option("maxFileAge", "36500d")
+            .load(str(path))
+        )
+        name = str(path).strip("/").replace("/", "%")
+        query = (
+            source.select("path", "content")
+            .mapInArrow(_read_contents, FACTS)
+            .writeStream.foreachBatch(_keeper(facts, name))
+            .option("checkpointLocation", str(state / "checkpoints" / name))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    if not facts.exists():
+        raise UsageError(f"no segment of an audit log has ended in {', '.join(map(str, paths))}")
+    return spark.read.schema(FACTS).option("recursiveFileLookup", "true").parquet(str(facts))
+
+
+def _keeper(facts: Path, name: str) -> Callable[[DataFrame, int], None]:
+    def keep(batch: DataFrame, number: int) -> None:
+        batch.write.mode("overwrite").parquet(str(facts / name / f"batch-{number:08}"))
+
+    return keep
+
+
+# --- in tasks --------------------------------------------------------------------------------------
+
+
+def _read_paths(batches: Batches) -> Batches:
+    names = (name for batch in batches for name in batch.column("path").to_pylist())
+    yield from _batches(chain.from_iterable(map(_facts_in, names)))
+
+
+def _read_contents(batches: Batches) -> Batches:
+    pairs = (
+        pair
+        for batch in batches
+        for pair in zip(
+            batch.column("content").to_pylist(), batch.column("path").to_pylist(), strict=True
+        )
+    )
+    yield from _batches(chain.from_iterable(facts_of(data, name) for data, name in pairs))
+
+
+def _facts_in(name: str) -> Iterator[Fact]:
+    """Read a segment that may get its last name just now, or be removed."""
+    for path in (Path(name), Path(name).with_suffix(CLOSED)):
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            continue
+        return facts_of(data, name)
+    return iter(())
+
+
+def _batches(facts: Iterable[Fact]) -> Batches:
+    import pyarrow as pa
+
+    kinds: list[Any] = [
+        *(pa.string(), pa.string(), pa.int64(), pa.string(), pa.string(), pa.int64()),
+        *(pa.string(), pa.int64(), pa.binary(), pa.binary()),
+    ]
+    source = iter(facts)
+    while rows := [*islice(source, _ROWS)]:
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(Fact._fields))

@@ -1,0 +1,268 @@
+"""``backtest``: what filters would have matched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+
+from gapless.core.errors import UsageError
+from gapless.spark.jobs.archiving import read_archive
+from gapless.spark.jobs.filters import NamedFilter
+from gapless.spark.jobs.manifest import Store
+from gapless.spark.jobs.overlaps import SKETCH_MIN, Overlap, most_alike
+from gapless.spark.jobs.shipping import ready_executors
+from gapless.spark.jobs.tallies import ALL, MATCHED, TOLD, tally_writer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Alike", "Backtest", "FilterReport", "backtest", "events_at"]
+
+SKETCH: Final = (512, 16_384)
+"""Events of a filter that its sketch keeps, at least and at most: the fewer filters the more. Pairs with no
+more matches are compared exactly; for others the Jaccard index has a standard error of at most 0.022."""
+
+HASHES: Final = 5_000_000
+"""What the sketches of all filters have together, about, where they are longer than at least."""
+
+HASHES_MAX: Final = 20_000_000
+"""What they may have together; with very many filters each has less than at least."""
+
+TOP: Final = 20
+"""Pairs of filters that are told."""
+
+_TASKS_EACH: Final = 4
+"""Tasks for each core: enough to even out, few enough that what they tell is little."""
+
+_NEEDED: Final = ("pubend", "tick", "attributes")
+_SECOND: Final = 1_000_000
+
+
+class FilterReport(msgspec.Struct, frozen=True):
+    """What a filter would have matched."""
+
+    name: str
+    filter: str
+    count: int
+    share: float
+    """Of all events."""
+    per_second: float
+    """Of the time that the events span."""
+    per_hour: float
+    first: int | None
+    """The tick of the first event that it matched."""
+    last: int | None
+
+
+class Alike(msgspec.Struct, frozen=True):
+    """Two filters that match the same events, more or less."""
+
+    left: str
+    right: str
+    jaccard: float
+    shared: int
+    exact: bool
+    """Whether both numbers are counted; else they are estimated."""
+
+
+class Backtest(msgspec.Struct, frozen=True):
+    """What all filters would have matched."""
+
+    events: int
+    matched: int
+    """How many events matched at least one filter."""
+    coverage: float
+    first: int | None
+    last: int | None
+    seconds: float
+    """How much time the events span."""
+    filters: list[FilterReport]
+    """In the order in which they were given."""
+    equal: list[list[str]]
+    """Filters that mean the same."""
+    alike: list[Alike]
+    """Pairs of filters that differ, the most alike first; of those that mean the same one stands for all."""
+    looked_at: int
+    """Among how many filters pairs were looked for; those that match most."""
+    exact_up_to: int
+    """Pairs of filters with no more matches than this are compared exactly."""
+
+    def save(self, directory: Path) -> list[Path]:
+        """Write the filters and the pairs as Parquet; return the files."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        directory.mkdir(parents=True, exist_ok=True)
+        found = []
+        for name, rows, kind in (
+            ("filters", self.filters, FilterReport),
+            ("alike", self.alike, Alike),
+        ):
+            columns = {
+                field: [getattr(row, field) for row in rows] for field in kind.__struct_fields__
+            }
+            found.append(directory / f"{name}.parquet")
+            pq.write_table(pa.table(columns), found[-1])
+        return found
+
+
+def events_at(spark: SparkSession, path: str | Path) -> DataFrame:
+    """Return the events of an archive, or of any Parquet with the columns of the source."""
+    store = Store(path)
+    if store.exists():
+        return read_archive(spark, path)
+    if not store.path.exists():
+        raise UsageError(f"{store.path} is neither an archive nor Parquet: nothing is there")
+    return spark.read.parquet(str(store.path))
+
+
+def backtest(
+    spark: SparkSession,
+    events: DataFrame,
+    filters: Sequence[NamedFilter],
+    *,
+    top: int = TOP,
+    sketch: int | None = None,
+) -> Backtest:
+    """Return which filters would have matched how many events, and which match the same ones.
+
+    ``events`` needs the columns ``pubend``, ``tick`` and ``attributes`` (JSON) of the source. With
+    ``top=0`` pairs are not looked for. ``sketch`` is how many matches of a filter are kept to compare
+    it; pairs with no more are compared exactly. Unless given, it is 512 or more, by the number of filters.
+    """
+    missing = [name for name in _NEEDED if name not in events.columns]
+    if missing:
+        raise UsageError(f"the events have no column {', '.join(missing)}")
+    ready_executors(spark)
+    places: dict[Any, int] = {}
+    chosen = [places.setdefault(each.filter, len(places)) for each in filters]
+    texts = tuple(str(each) for each in places)
+    size = sketch_size(len(texts), sketch)
+    table = _tallied(spark, events, texts, size if top else 0)
+    return _report(table, filters, chosen, len(places), top, size)
+
+
+def sketch_size(filters: int, wanted: int | None) -> int:
+    """Return how many hashes a sketch has.
+
+    >>> [sketch_size(filters, None) for filters in (10, 1_000, 10_000, 100_000)]
+    [16384, 5000, 512, 200]
+    """
+    least, most = SKETCH
+    filters = max(filters, 1)
+    size = wanted or min(max(HASHES // filters, least), most)
+    return max(min(size, HASHES_MAX // filters), SKETCH_MIN)
+
+
+def _tallied(
+    spark: SparkSession, events: DataFrame, texts: tuple[str, ...], sketch: int
+) -> pa.Table:
+    """Match on executors, and add up what they tell, by filter."""
+    from pyspark.sql import functions as f
+
+    context = spark.sparkContext
+    shared = context.broadcast(texts)
+    tasks = _TASKS_EACH * context.defaultParallelism
+    told = events.select(*_NEEDED).coalesce(tasks).mapInArrow(tally_writer(shared, sketch), TOLD)
+    smallest = f.slice(f.array_sort(f.flatten(f.collect_list("hashes"))), 1, max(sketch, 1))
+    try:
+        return (
+            told.groupBy("filter")
+            .agg(
+                f.sum("count").alias("count"),
+                f.min("first").alias("first"),
+                f.max("last").alias("last"),
+                smallest.alias("hashes"),
+            )
+            .orderBy("filter")
+            .toArrow()
+        )
+    finally:
+        shared.destroy()
+
+
+def _report(
+    table: pa.Table,
+    filters: Sequence[NamedFilter],
+    chosen: Sequence[int],
+    distinct: int,
+    top: int,
+    sketch: int,
+) -> Backtest:
+    table = table.combine_chunks()
+    numbers = table.column("filter").to_numpy()
+    facts = {
+        int(key): (int(count), int(first), int(last))
+        for key, count, first, last in zip(
+            numbers,
+            table.column("count").to_numpy(),
+            table.column("first").to_numpy(),
+            table.column("last").to_numpy(),
+            strict=True,
+        )
+    }
+    events, first, last = facts.get(ALL, (0, 0, 0))
+    seconds = (last - first) / _SECOND
+    matched = facts.get(MATCHED, (0, 0, 0))[0]
+    names: dict[int, list[str]] = {}
+    for each, place in zip(filters, chosen, strict=True):
+        names.setdefault(place, []).append(each.name)
+    overlap = _overlap(table, distinct, top, sketch)
+    return Backtest(
+        events=events,
+        matched=matched,
+        coverage=matched / events if events else 0.0,
+        first=first if events else None,
+        last=last if events else None,
+        seconds=seconds,
+        filters=[
+            _filter_report(each, facts.get(place), events, seconds)
+            for each, place in zip(filters, chosen, strict=True)
+        ],
+        equal=[each for each in names.values() if len(each) > 1],
+        alike=_named(overlap, names),
+        looked_at=overlap.looked_at,
+        exact_up_to=sketch if top else 0,
+    )
+
+
+def _filter_report(
+    named: NamedFilter, facts: tuple[int, int, int] | None, events: int, seconds: float
+) -> FilterReport:
+    count, first, last = facts or (0, 0, 0)
+    rate = count / seconds if seconds else 0.0
+    return FilterReport(
+        name=named.name,
+        filter=str(named.filter),
+        count=count,
+        share=count / events if events else 0.0,
+        per_second=rate,
+        per_hour=rate * 3_600,
+        first=first if count else None,
+        last=last if count else None,
+    )
+
+
+def _overlap(table: pa.Table, distinct: int, top: int, sketch: int) -> Overlap:
+    if not top:
+        return Overlap([], 0, 0)
+    numbers = table.column("filter").to_numpy()
+    lists = table.column("hashes").combine_chunks()
+    keys = np.repeat(numbers, lists.value_lengths().to_numpy())
+    hashes = lists.flatten().to_numpy()
+    counts = np.zeros(distinct, np.int64)
+    real = numbers >= 0
+    counts[numbers[real]] = table.column("count").to_numpy()[real]
+    return most_alike(counts, keys, hashes, sketch, top)
+
+
+def _named(overlap: Overlap, names: Mapping[int, Sequence[str]]) -> list[Alike]:
+    return [
+        Alike(names[each.left][0], names[each.right][0], each.jaccard, each.shared, each.exact)
+        for each in overlap.pairs
+    ]

@@ -1,0 +1,74 @@
+"""Filters with names, from a file: a JSON object with ``name`` and ``filter`` a line, or a filter a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from gapless.content.filter import Filter
+from gapless.core.errors import FilterError, UsageError
+
+__all__ = ["NamedFilter", "parse_filters", "read_filters"]
+
+_WRONG_SHOWN = 50
+"""Wrong lines that an error names; beyond, it says how many more there are."""
+
+
+class NamedFilter(msgspec.Struct, frozen=True):
+    """A filter and what it is called."""
+
+    name: str
+    filter: Filter
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    filter: str
+
+
+def read_filters(path: Path) -> list[NamedFilter]:
+    """Return the filters of a file; all lines that are wrong are named at once."""
+    return parse_filters(path.read_text("utf-8").splitlines(), str(path))
+
+
+def parse_filters(lines: Iterable[str], where: str = "the list") -> list[NamedFilter]:
+    """Return the filters of some lines. Empty lines and those that begin with # are passed over.
+
+    >>> [each.name for each in parse_filters(["a = 1", '{"name": "cheap", "filter": "price < 5"}'])]
+    ['line 1', 'cheap']
+    """
+    found: dict[str, NamedFilter] = {}
+    wrong: list[str] = []
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        try:
+            named = _parsed(text, number)
+        except (FilterError, msgspec.MsgspecError) as error:
+            wrong.append(f"line {number}: {_one_line(error)}")
+            continue
+        if named.name in found:
+            wrong.append(f"line {number}: there is a filter {named.name!r} already")
+        found[named.name] = named
+    if wrong:
+        more = [f"and {len(wrong) - _WRONG_SHOWN} more"] if len(wrong) > _WRONG_SHOWN else []
+        told = "\n  ".join([*wrong[:_WRONG_SHOWN], *more])
+        raise UsageError(f"{where} has {len(wrong)} wrong lines:\n  {told}")
+    if not found:
+        raise UsageError(f"{where} has no filters")
+    return list(found.values())
+
+
+def _parsed(text: str, number: int) -> NamedFilter:
+    if not text.startswith("{"):
+        return NamedFilter(f"line {number}", Filter(text))
+    line = msgspec.json.decode(text, type=_Line)
+    return NamedFilter(line.name, Filter(line.filter))
+
+
+def _one_line(error: Exception) -> str:
+    """Return what an error says without the excerpt below it."""
+    return str(error).splitlines()[0]

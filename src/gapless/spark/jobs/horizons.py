@@ -1,0 +1,96 @@
+"""What the logs of brokers can know: from where to where, and what is only perhaps on disk.
+
+Most audits find nothing that has to be looked up here; those that do look at few events.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gapless.audit.timelines import FOREVER, Log
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Horizon", "looked_up", "unlogged"]
+
+_EVENT: Final = ["pubend", "tick"]
+
+
+class Horizon:
+    """From where to where the logs know what was published on each pubend."""
+
+    def __init__(self, facts: DataFrame, logs: dict[str, Log]) -> None:
+        from pyspark.sql import functions as f
+
+        self._spark = facts.sparkSession
+        published = facts.where("kind = 'p'")
+        found = (
+            published.groupBy("pubend", "run")
+            .agg(f.max("tick").alias("last"), f.count("*").alias("count"))
+            .collect()
+        )
+        self.published = sum(row["count"] for row in found)
+        self.unsure = 0
+        """Events of brokers that did not end in order, behind what they knew to be on disk."""
+        self._bounds: dict[str, tuple[int, int]] = {}
+        for row in found:
+            pubend, log = row["pubend"], logs[row["run"]]
+            low, high = self._bounds.get(pubend, (FOREVER, 0))
+            last = FOREVER if log.is_closed else row["last"]
+            self._bounds[pubend] = min(low, log.began_us), max(high, last)
+            stored = log.stored.get(pubend, -1)
+            if not log.is_closed and stored < row["last"]:
+                mine = (f.col("run") == row["run"]) & (f.col("pubend") == pubend)
+                self.unsure += published.where(mine & (f.col("tick") > stored)).count()
+
+    def frame(self) -> DataFrame:
+        """Return it by pubend."""
+        rows = [(pubend, *bounds) for pubend, bounds in self._bounds.items()]
+        columns = "pubend string, known_from long, known_to long"
+        return self._spark.createDataFrame(rows, columns)
+
+
+def looked_up(judged: DataFrame, facts: DataFrame, horizon: Horizon) -> DataFrame:
+    """Return verdicts after a look at what is strange or not proven.
+
+    What came and was not owed is not judged if no log could know of it. What may not be on disk is owed
+    if anybody was told of it, or was given it.
+    """
+    from pyspark.sql import functions as f
+
+    strange = judged.where("is_strange AND number IS NULL").select(*_EVENT).distinct()
+    published = facts.where("kind = 'p'").select(*_EVENT)
+    there = published.join(f.broadcast(strange), _EVENT, "left_semi").distinct()
+    unsure = judged.where("unproven = 1").select(*_EVENT).distinct()
+    told = facts.where("kind IN ('d', 'q')").select(*_EVENT)
+    proven = told.join(f.broadcast(unsure), _EVENT, "left_semi").distinct()
+    joined = (
+        judged.join(f.broadcast(horizon.frame()), "pubend", "left")
+        .join(f.broadcast(there.withColumn("there", f.lit(1))), _EVENT, "left")
+        .join(f.broadcast(proven.withColumn("proven", f.lit(1))), _EVENT, "left")
+    )
+    unknown = "known_from IS NULL OR tick < known_from OR tick > known_to"
+    return joined.withColumns(
+        {
+            "unjudged": f.expr(
+                f"int(is_strange AND number IS NULL AND there IS NULL AND ({unknown}))"
+            ),
+            "proven": f.expr("unproven = 1 AND proven IS NOT NULL"),
+        }
+    ).withColumns(
+        {
+            "spurious": f.expr("spurious - unjudged"),
+            "lost": f.expr("lost + int(proven AND settled)"),
+            "owed": f.expr("owed + int(proven AND settled)"),
+            "in_flight": f.expr("in_flight + int(proven AND NOT settled)"),
+        }
+    )
+
+
+def unlogged(facts: DataFrame, horizon: Horizon) -> int:
+    """Count what publishers were told and no broker has written down, where one should have."""
+    told = facts.where("kind = 'q'").select(*_EVENT)
+    missing = told.join(facts.where("kind = 'p'").select(*_EVENT), _EVENT, "left_anti")
+    known = missing.join(horizon.frame(), "pubend")
+    return int(known.where("tick >= known_from AND tick <= known_to").count())

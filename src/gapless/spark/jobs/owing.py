@@ -1,0 +1,120 @@
+"""Who is owed what: published events, matched with the filters that govern, by the brokers' own index."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from gapless.audit.timelines import FOREVER, Log, Subscription
+from gapless.content.filter import Filter
+from gapless.content.matching import MatchIndex
+from gapless.core.errors import UsageError
+from gapless.spark.jobs.tallies import attributes_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.core.broadcast import Broadcast
+
+__all__ = ["OWED", "Debts", "debts_of", "owed_writer"]
+
+OWED: Final = (
+    "sub long, pubend string, tick long, publisher string, number long, settled boolean, "
+    "sure boolean"
+)
+"""An event that a subscription is owed, as Spark writes schemas."""
+
+_ROWS: Final = 50_000
+
+_decode: Final = msgspec.msgpack.Decoder(dict[str, Any]).decode
+
+
+class Debts(msgspec.Struct, frozen=True):
+    """What tasks need to know of all subscriptions."""
+
+    texts: tuple[str, ...]
+    """Filters, each once."""
+    spans: dict[tuple[int, str], list[tuple[int, int, bool, int]]]
+    """By filter and pubend: above which tick, up to which, whether settled, and for whom."""
+    sure: dict[tuple[str, str], int]
+    """By run and pubend, up to which tick it is known that events are on disk."""
+    closed: frozenset[str]
+    """Runs that ended in order: all is known of them."""
+
+
+def debts_of(subscriptions: Sequence[Subscription], logs: dict[str, Log]) -> Debts:
+    """Return what is owed, by filter."""
+    texts: dict[str, int] = {}
+    spans: dict[tuple[int, str], list[tuple[int, int, bool, int]]] = {}
+    for place, each in enumerate(subscriptions):
+        for pubend, low, high, text, settled in each.intervals:
+            number = texts.setdefault(text, len(texts))
+            spans.setdefault((number, pubend), []).append((low, high, settled, place))
+    sure = {(run, pubend): tick for run, log in logs.items() for pubend, tick in log.stored.items()}
+    closed = frozenset(run for run, log in logs.items() if log.is_closed)
+    return Debts(tuple(texts), spans, sure, closed)
+
+
+@functools.lru_cache(maxsize=1)
+def _index(texts: tuple[str, ...]) -> MatchIndex:
+    """Build the index of a process; the next task there finds it built."""
+    index = MatchIndex()
+    for place, text in enumerate(texts):
+        index.add(place, Filter(text))
+    return index
+
+
+def owed_writer(
+    shared: Broadcast[Debts],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what turns published events into those that subscriptions are owed."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if len(batch):
+                yield from _owed(shared.value, batch)
+
+    return write
+
+
+def _owed(debts: Debts, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    found = _index(debts.texts).match_batch(_attributes(batch.column("attributes").to_pylist()))
+    names = ("run", "pubend", "tick", "publisher", "sequence")
+    events = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+    rows: list[tuple[Any, ...]] = []
+    for filters, (run, pubend, tick, publisher, number) in zip(found, events, strict=True):
+        known = FOREVER if run in debts.closed else debts.sure.get((run, pubend), -1)
+        for each in filters:
+            for low, high, settled, sub in debts.spans.get((each, pubend), ()):
+                if low < tick <= high:
+                    rows.append((sub, pubend, tick, publisher, number, settled, tick <= known))
+        if len(rows) >= _ROWS:
+            yield _batch(rows)
+            rows = []
+    if rows:
+        yield _batch(rows)
+
+
+def _attributes(values: list[Any]) -> list[dict[str, Any]]:
+    if any(value is None for value in values):
+        raise UsageError(
+            "publications were written down without attributes, so what is owed is not known: "
+            "set attributes = true under [audit] of the brokers, or give the events themselves"
+        )
+    if isinstance(values[0], str):
+        return attributes_of(values)
+    return [_decode(value) for value in values]
+
+
+def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    kinds: list[Any] = [
+        *(pa.int64(), pa.string(), pa.int64(), pa.string(), pa.int64(), pa.bool_(), pa.bool_()),
+    ]
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+    names = ["sub", "pubend", "tick", "publisher", "number", "settled", "sure"]
+    return pa.RecordBatch.from_arrays(arrays, names=names)

@@ -1,0 +1,101 @@
+"""Plots of a table: one quantity over another, a line for each value of a third."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gapless.core.errors import UsageError
+
+__all__ = ["Plot", "can_plot", "draw_plot"]
+
+
+class Plot(msgspec.Struct, frozen=True):
+    """What is drawn: ``y`` over ``x``, a line for each value of ``series``."""
+
+    x: str
+    y: str
+    series: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Plot:
+        """Return the plot that ``x:y`` or ``x:y:series`` stands for.
+
+        >>> Plot.parse("cells:steps:shape")
+        Plot(x='cells', y='steps', series='shape')
+        """
+        parts = [part.strip() for part in text.split(":")]
+        if len(parts) not in {2, 3} or not all(parts):
+            raise UsageError(f"{text!r} is no plot; write x:y or x:y:series with names of columns")
+        return cls(*parts)
+
+    @property
+    def file_name(self) -> str:
+        """The name of the picture."""
+        said = f"{self.y}-over-{self.x}" + (f"-by-{self.series}" if self.series else "")
+        return re.sub(r"[^\w.-]+", "_", said) + ".png"
+
+
+def can_plot() -> bool:
+    """Say whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def draw_plot(rows: Sequence[Mapping[str, Any]], plot: Plot, directory: Path) -> Path | None:
+    """Draw a plot into a directory and return the picture, None without matplotlib.
+
+    Points of a line that share their ``x`` are drawn as dots, with the line through their mean.
+    """
+    lines = lines_of(rows, plot)
+    if not can_plot():
+        return None
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for label, points in lines.items():
+        places = sorted({x for x, _ in points})
+        means = [_mean([y for x, y in points if x == place]) for place in places]
+        (line,) = axes.plot(places, means, marker="o", label=label)
+        if len(places) < len(points):
+            along, above = zip(*points, strict=True)
+            axes.scatter(along, above, s=8, alpha=0.4, color=line.get_color())
+    axes.set(xlabel=plot.x, ylabel=plot.y)
+    axes.grid(alpha=0.3)
+    if plot.series is not None:
+        axes.legend(title=plot.series)
+    target = directory / plot.file_name
+    figure.savefig(target, dpi=120)
+    return target
+
+
+def lines_of(rows: Sequence[Mapping[str, Any]], plot: Plot) -> dict[str, list[tuple[Any, float]]]:
+    """Return the points of each line; rows that lack one of the quantities are left out."""
+    names = {name for row in rows for name in row}
+    wanted = [plot.x, plot.y, *([plot.series] if plot.series else [])]
+    missing = [name for name in wanted if name not in names]
+    if rows and missing:
+        raise UsageError(
+            f"nothing to plot: no column {', '.join(missing)}; there are {', '.join(sorted(names))}"
+        )
+    lines: dict[str, list[tuple[Any, float]]] = {}
+    for row in rows:
+        x, y = row.get(plot.x), row.get(plot.y)
+        if x is None or y is None:
+            continue
+        if not isinstance(y, int | float):
+            raise UsageError(f"column {plot.y!r} has no numbers, so it cannot be drawn")
+        label = str(row.get(plot.series)) if plot.series else ""
+        lines.setdefault(label, []).append((x, float(y)))
+    return lines
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,68 @@
+"""What an error of Spark says, without the Java and Python around it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from gapless.core.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    GaplessError,
+    OutcomeUnknownError,
+    ProtocolError,
+    RefusedError,
+    StorageError,
+    UnavailableError,
+    UsageError,
+)
+
+__all__ = ["as_ours", "reason_of"]
+
+_SAID: Final = re.compile(r"^(?:\[.*?\] )?(?:[\w.]+\.)?(\w+Error): (.+)$", re.MULTILINE)
+
+_OURS: Final[dict[str, type[GaplessError]]] = {
+    each.__name__: each
+    for each in (
+        ConnectionLostError,
+        DeadlineError,
+        OutcomeUnknownError,
+        ProtocolError,
+        RefusedError,
+        StorageError,
+        UnavailableError,
+    )
+}
+"""Errors that tell whoever called what to do, and that are made of a message alone."""
+
+
+def as_ours(error: Exception, begin: str) -> GaplessError:
+    r"""Return an error that says what Spark's says, of the kind that was raised inside if it is ours.
+
+    >>> as_ours(ValueError("aborted\ngapless.core.errors.DeadlineError: too late"), "it stopped")
+    DeadlineError('it stopped: too late')
+    """
+    said = _SAID.findall(_text(error))
+    kind = _OURS.get(said[0][0], UsageError) if said else UsageError
+    made = kind(f"{begin}: {reason_of(error)}")
+    made.__cause__ = error
+    return made
+
+
+def reason_of(error: Exception) -> str:
+    r"""Return the line of an error that says what happened: the first that Python raised.
+
+    >>> reason_of(
+    ...     ValueError("job aborted\n  File x\ngapless.core.errors.UsageError: no log\nat java")
+    ... )
+    'no log'
+    """
+    text = _text(error)
+    said = [message for _, message in _SAID.findall(text)]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return str((said or lines or [type(error).__name__])[0])
+
+
+def _text(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    return str(java.getMessage() if java is not None else error)

@@ -1,0 +1,92 @@
+"""Executors elsewhere need gapless: this finds out whether they have it, and ships it if they do not.
+
+What is shipped is the sources in a zip. A compiled kernel cannot be imported from a zip, so executors
+then match with the Python twin: the same results, slower. For speed, install gapless there.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import gapless
+from gapless.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["ready_executors"]
+
+NEEDED: Final = ("msgspec", "numpy", "pyarrow")
+"""What gapless itself needs in a task, and cannot be shipped as sources."""
+
+_ASKED_MAX: Final = 64
+"""How many tasks ask: enough to meet every executor of a small cluster."""
+
+
+def ready_executors(spark: SparkSession) -> bool:
+    """See that tasks can import gapless; return whether it had to be shipped.
+
+    Raises UsageError that names what executors lack. In a local session there is nothing to do: tasks
+    run in the same installation.
+    """
+    master = str(spark.sparkContext.master)
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        return False
+    lacking = _lacking(spark, ("gapless", *NEEDED))
+    shipped = "gapless" in lacking
+    if shipped:
+        spark.sparkContext.addPyFile(str(packed()))
+        lacking = _lacking(spark, ("gapless", *NEEDED))
+    if lacking:
+        told = "; ".join(f"{host} lacks {', '.join(names)}" for host, names in lacking.hosts())
+        raise UsageError(
+            f"executors cannot run gapless: {told}. Install it where executors run, for the Python "
+            f"that PYSPARK_PYTHON names there: pip install gapless=={gapless.__version__}"
+        )
+    return shipped
+
+
+class _Lacking(dict[str, set[str]]):
+    """By package the hosts that lack it."""
+
+    def hosts(self) -> Iterable[tuple[str, list[str]]]:
+        found: dict[str, list[str]] = {}
+        for package, hosts in sorted(self.items()):
+            for host in hosts:
+                found.setdefault(host, []).append(package)
+        return sorted(found.items())
+
+
+def _lacking(spark: SparkSession, packages: tuple[str, ...]) -> _Lacking:
+    # A function inside a function travels as its code, so it runs where gapless is not.
+    def ask(_: Iterable[int]) -> Iterator[tuple[str, str]]:
+        import importlib
+        import socket
+
+        importlib.invalidate_caches()
+        for package in packages:
+            try:
+                importlib.import_module(package)
+            except ImportError:
+                yield package, socket.gethostname()
+
+    context = spark.sparkContext
+    tasks = min(4 * context.defaultParallelism, _ASKED_MAX)
+    found = _Lacking()
+    for package, host in context.parallelize(range(tasks), tasks).mapPartitions(ask).collect():
+        found.setdefault(package, set()).add(host)
+    return found
+
+
+def packed() -> Path:
+    """Return a zip of our sources."""
+    root = Path(gapless.__file__).parent
+    target = Path(tempfile.mkdtemp(prefix="gapless-")) / "gapless.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(root.rglob("*.py")):
+            archive.write(path, Path("gapless") / path.relative_to(root))
+    return target

@@ -1,0 +1,147 @@
+"""Tallies: what a task counts while it matches, and how it tells.
+
+A task builds the index of all filters once in its process. It tells one row a filter that matched
+anything, however many matches there were.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+
+from gapless.content.filter import Filter
+from gapless.content.matching import MatchIndex
+from gapless.spark.jobs.sketches import LARGEST, Longs, Sketches, event_hashes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.core.broadcast import Broadcast
+
+__all__ = ["ALL", "MATCHED", "TOLD", "tally_writer"]
+
+TOLD: Final = "filter long, count long, first long, last long, hashes array<long>"
+"""What a task tells, as Spark writes schemas."""
+
+ALL: Final = -1
+"""The row that counts all events has this instead of a filter."""
+
+MATCHED: Final = -2
+"""The row that counts events that matched any filter has this instead."""
+
+_TOLD_ROWS: Final = 1_024
+"""Rows of a batch that is told; with long sketches more would be much at once."""
+
+_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+@functools.lru_cache(maxsize=1)
+def _index(texts: tuple[str, ...]) -> MatchIndex:
+    """Build the index of a process; the next task there finds it built."""
+    index = MatchIndex()
+    for place, text in enumerate(texts):
+        index.add(place, Filter(text))
+    return index
+
+
+def tally_writer(
+    texts: Broadcast[tuple[str, ...]], sketch: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what matches the events of a task and tells what it counted."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tally: Tally | None = None
+        for batch in batches:
+            # not before: a task without events needs no index
+            tally = tally or Tally(_index(texts.value), sketch)
+            tally.take(batch)
+        if tally is not None:
+            yield from tally.told()
+
+    return write
+
+
+class Tally:
+    """Counts matches of all filters."""
+
+    def __init__(self, index: MatchIndex, sketch: int) -> None:
+        filters = len(index)
+        self._index = index
+        self._counts = np.zeros(filters, np.int64)
+        self._firsts = np.full(filters, LARGEST, np.int64)
+        self._lasts = np.full(filters, -1, np.int64)
+        self._sketches = Sketches(filters, sketch)
+        self._all = (0, LARGEST, -1)
+        self._matched = (0, LARGEST, -1)
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Match the events of a batch."""
+        if not len(batch):
+            return
+        ticks = batch.column("tick").to_numpy(zero_copy_only=False).astype(np.int64)
+        found = self._index.match_batch(attributes_of(batch.column("attributes").to_pylist()))
+        sizes = np.fromiter(map(len, found), np.int64, len(found))
+        self._all = _joined(self._all, ticks)
+        self._matched = _joined(self._matched, ticks[sizes > 0])
+        keys = np.fromiter(chain.from_iterable(found), np.int64, int(sizes.sum()))
+        when = np.repeat(ticks, sizes)
+        self._counts += np.bincount(keys, minlength=len(self._counts))
+        np.minimum.at(self._firsts, keys, when)
+        np.maximum.at(self._lasts, keys, when)
+        hashes = event_hashes(_numbers(batch.column("pubend")), ticks)
+        self._sketches.add(keys, np.repeat(hashes, sizes))
+
+    def told(self) -> Iterator[pa.RecordBatch]:
+        """Give the rows, sums first."""
+        import pyarrow as pa
+
+        keys, hashes = self._sketches.squeezed()
+        sums = [(ALL, *self._all), (MATCHED, *self._matched)]
+        yield _batch(np.array(sums, np.int64), np.zeros(3, np.int32), pa.array([], pa.int64()))
+        (matched,) = np.nonzero(self._counts)
+        for begin in range(0, len(matched), _TOLD_ROWS):
+            chosen = matched[begin : begin + _TOLD_ROWS]
+            facts = (chosen, self._counts[chosen], self._firsts[chosen], self._lasts[chosen])
+            bounds = np.searchsorted(keys, [*chosen, chosen[-1] + 1])
+            inside = pa.array(hashes[bounds[0] : bounds[-1]], pa.int64())
+            yield _batch(np.column_stack(facts), (bounds - bounds[0]).astype(np.int32), inside)
+
+
+def _numbers(names: pa.Array) -> Longs:
+    """Return a number for each name, the same in every process."""
+    coded = names.dictionary_encode()
+    numbers = [zlib.crc32(name.encode()) for name in coded.dictionary.to_pylist()]
+    chosen: Longs = np.array(numbers, np.int64)[coded.indices.to_numpy()]
+    return chosen
+
+
+def _joined(sums: tuple[int, int, int], ticks: Longs) -> tuple[int, int, int]:
+    """Return a count with its first and last tick after some more events."""
+    count, first, last = sums
+    if not len(ticks):
+        return sums
+    return count + len(ticks), min(first, int(ticks.min())), max(last, int(ticks.max()))
+
+
+def _batch(facts: Longs, bounds: Any, hashes: pa.Array) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    lists = pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), hashes)
+    columns = [pa.array(facts[:, place], pa.int64()) for place in range(4)]
+    names = ["filter", "count", "first", "last", "hashes"]
+    return pa.RecordBatch.from_arrays([*columns, lists], names=names)
+
+
+def attributes_of(texts: Sequence[str | None]) -> list[dict[str, Any]]:
+    """Return the attributes that a column has as JSON."""
+    try:
+        return [_decode(text) if text else {} for text in texts]
+    except msgspec.DecodeError:
+        # NaN and Infinity are attributes, and no JSON to the strict
+        return [json.loads(text) if text else {} for text in texts]

@@ -1,0 +1,267 @@
+"""A tree of cells over which events travel few hops: the search, without Spark.
+
+An event that is published in one cell and delivered in others travels once over every edge of the
+smallest part of the tree that joins them. So the cost of a tree is a sum over *groups*: events with the
+same source and the same destinations, counted. An edge divides the cells in two, and an event travels
+over it if it has ends on both sides.
+
+The search takes one edge out and puts in the best that joins the two parts again, as long as that helps;
+in trees that are not large it also lets cells change places.
+Which ends a new edge has on one side does not matter for the other, so both are found by themselves, each
+with one walk over its part. It begins with the present tree, and with a tree that joins cells first that
+have most in common; from the best it is shaken a few times, and searches on. Nothing in it is left to
+chance: the same groups give the same tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from random import Random
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from gapless.core.errors import UsageError
+
+__all__ = ["Edge", "Group", "better_tree", "hops", "present_degree"]
+
+SWAPPED_MAX: Final = 32
+"""With more cells than this they are not tried in each other's places: there are too many pairs."""
+
+SHAKES: Final = 16
+"""How often the best tree is shaken to find a better one."""
+
+SHAKEN_EDGES: Final = 3
+"""How many edges are put elsewhere by that, at most."""
+
+Edge: TypeAlias = tuple[str, str]
+_Bools: TypeAlias = NDArray[np.bool_]
+_Counts: TypeAlias = NDArray[np.int64]
+_Tree: TypeAlias = list[set[int]]
+"""By cell its neighbours."""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Events that were published in one cell and delivered in the same others."""
+
+    source: str
+    targets: tuple[str, ...]
+    count: int
+
+
+def hops(groups: Sequence[Group], edges: Iterable[Edge]) -> int:
+    """Return over how many edges all events travel.
+
+    >>> line = [("a", "b"), ("b", "c")]
+    >>> hops([Group("a", ("b", "c"), 10), Group("c", (), 5)], line)
+    20
+    """
+    chosen = [*edges]
+    cells = sorted({cell for edge in chosen for cell in edge} | _cells_of(groups))
+    return _Search(cells, groups).cost(_tree_of(cells, chosen))
+
+
+def better_tree(
+    cells: Sequence[str], groups: Sequence[Group], present: Sequence[Edge], degree: int
+) -> list[Edge]:
+    """Return edges of a tree over all cells, none with more neighbours than ``degree``.
+
+    It is never worse than the present one, where that keeps to the degree.
+    """
+    names = sorted(cells)
+    if strangers := sorted(_cells_of(groups) - set(names)):
+        raise UsageError(f"the tree has no cell {', '.join(strangers)}")
+    if degree < 2 and len(names) > 2:
+        raise UsageError(f"with a degree of {degree} there is no tree of {len(names)} cells")
+    search = _Search(names, groups)
+    start = _tree_of(names, present)
+    begins = [search.grown(degree)]
+    if present_degree(present) <= degree:
+        begins.insert(0, start)
+    best = min((search.settled(tree, degree) for tree in begins), key=search.cost)
+    best = search.shaken(best, degree, Random(0))  # noqa: S311  # the same tree every time
+    return [(names[a], names[b]) for a, others in enumerate(best) for b in sorted(others) if a < b]
+
+
+def present_degree(edges: Iterable[Edge]) -> int:
+    """Return the most neighbours that a cell has."""
+    ends = [cell for edge in edges for cell in edge]
+    return max(map(ends.count, ends), default=0)
+
+
+def _cells_of(groups: Iterable[Group]) -> set[str]:
+    return {cell for group in groups for cell in (group.source, *group.targets)}
+
+
+def _tree_of(cells: Sequence[str], edges: Iterable[Edge]) -> _Tree:
+    places: Mapping[str, int] = {cell: place for place, cell in enumerate(cells)}
+    tree: _Tree = [set() for _ in cells]
+    for left, right in edges:
+        tree[places[left]].add(places[right])
+        tree[places[right]].add(places[left])
+    return tree
+
+
+class _Search:
+    """Groups as columns: which cells are ends of which group, and how many events it has."""
+
+    def __init__(self, cells: Sequence[str], groups: Sequence[Group]) -> None:
+        places = {cell: place for place, cell in enumerate(cells)}
+        merged: dict[frozenset[int], int] = {}
+        for group in groups:
+            ends = frozenset(places[cell] for cell in (group.source, *group.targets))
+            if len(ends) > 1:  # an event that stays in its cell travels nowhere
+                merged[ends] = merged.get(ends, 0) + group.count
+        self._count = len(cells)
+        self._ends: _Bools = np.zeros((len(cells), len(merged)), np.bool_)
+        self._events: _Counts = np.array([*merged.values()], np.int64)
+        for column, ends in enumerate(merged):
+            self._ends[[*ends], column] = True
+        self._sizes = self._ends.sum(axis=0)
+
+    # --- what a tree costs -------------------------------------------------------------------------
+
+    def cost(self, tree: _Tree) -> int:
+        """Return over how many edges all events travel."""
+        if not len(self._events):
+            return 0
+        below = np.array([*self._below(tree, 0).values()])
+        return int((((below > 0) & (below < self._sizes)) @ self._events).sum())
+
+    def _below(self, tree: _Tree, root: int) -> dict[int, Any]:
+        """Return of each cell but the root how many ends of each group are in it and behind it."""
+        order = [*_walk(tree, root)]
+        below = {cell: self._ends[cell].astype(np.int32) for cell, _ in order}
+        for cell, parent in reversed(order):
+            if parent >= 0:
+                below[parent] += below[cell]
+        del below[root]
+        return below
+
+    # --- one edge for another ----------------------------------------------------------------------
+
+    def settled(self, tree: _Tree, degree: int) -> _Tree:
+        """Exchange edges as long as that helps."""
+        tree = [set(others) for others in tree]
+        while True:
+            found = min(self._exchanges(tree, degree), default=None)
+            if found is not None:
+                _, left, right, a, b = found
+                _cut(tree, left, right)
+                _join(tree, a, b)
+            elif (swapped := self._swapped(tree)) is not None:
+                tree = swapped
+            else:
+                return tree
+
+    def _swapped(self, tree: _Tree) -> _Tree | None:
+        """Let two cells change places, if that helps; where degrees are low, edges alone are stuck."""
+        if self._count > SWAPPED_MAX:
+            return None
+        best, lowest = None, self.cost(tree)
+        for left, right in combinations(range(self._count), 2):
+            names = {left: right, right: left}
+            swapped: _Tree = [set() for _ in tree]
+            for a, b in _edges(tree):
+                _join(swapped, names.get(a, a), names.get(b, b))
+            if (cost := self.cost(swapped)) < lowest:
+                best, lowest = swapped, cost
+        return best
+
+    def _exchanges(self, tree: _Tree, degree: int) -> Iterator[tuple[int, int, int, int, int]]:
+        """Give for each edge the best one instead, with how much it saves as a negative number."""
+        for left, right in _edges(tree):
+            _cut(tree, left, right)
+            sides = self._detours(tree, left), self._detours(tree, right)
+            now = sides[0][left] + sides[1][right]
+            best = [
+                min(
+                    ((cost, cell) for cell, cost in side.items() if len(tree[cell]) < degree),
+                    default=None,
+                )
+                for side in sides
+            ]
+            _join(tree, left, right)
+            if best[0] is not None and best[1] is not None:
+                saving = best[0][0] + best[1][0] - now
+                if saving < 0:
+                    yield saving, left, right, best[0][1], best[1][1]
+
+    def _detours(self, tree: _Tree, root: int) -> dict[int, int]:
+        """Return by cell of one part what it costs inside the part to leave it there.
+
+        That is counted from what it costs at the root, so only differences mean something.
+        """
+        order = [*_walk(tree, root)]
+        here = self._ends[[cell for cell, _ in order]].sum(axis=0)
+        crossing = (here > 0) & (here < self._sizes)
+        below = self._below(tree, root)
+        found = {root: 0}
+        for cell, parent in order[1:]:
+            inside = below[cell]
+            only_above = self._events[crossing & (inside == 0)].sum()
+            only_below = self._events[crossing & (inside == here)].sum()
+            found[cell] = found[parent] + int(only_above) - int(only_below)
+        return found
+
+    # --- where to begin ----------------------------------------------------------------------------
+
+    def grown(self, degree: int) -> _Tree:
+        """Join cells that have most events in common first, as far as the degree allows."""
+        common = (self._ends * self._events) @ self._ends.T
+        pairs = sorted(combinations(range(self._count), 2), key=lambda pair: -int(common[pair]))
+        tree: _Tree = [set() for _ in range(self._count)]
+        part = [*range(self._count)]
+        for left, right in pairs:
+            if part[left] != part[right] and max(len(tree[left]), len(tree[right])) < degree:
+                _join(tree, left, right)
+                old, new = part[right], part[left]
+                part = [new if each == old else each for each in part]
+        return tree
+
+    def shaken(self, best: _Tree, degree: int, dice: Random) -> _Tree:
+        """Put a few edges elsewhere and settle again, some times; return the best tree of all."""
+        lowest = self.cost(best)
+        if self._count < 4:
+            return best
+        for _ in range(SHAKES):
+            tree = [set(others) for others in best]
+            for _ in range(dice.randint(1, SHAKEN_EDGES)):
+                self._shake(tree, degree, dice)
+            tree = self.settled(tree, degree)
+            if (cost := self.cost(tree)) < lowest:
+                best, lowest = tree, cost
+        return best
+
+    def _shake(self, tree: _Tree, degree: int, dice: Random) -> None:
+        left, right = dice.choice([*_edges(tree)])
+        _cut(tree, left, right)
+        sides = ([cell for cell, _ in _walk(tree, each)] for each in (left, right))
+        ends = (dice.choice([cell for cell in side if len(tree[cell]) < degree]) for side in sides)
+        _join(tree, *ends)
+
+
+def _walk(tree: _Tree, root: int) -> Iterator[tuple[int, int]]:
+    """Give the cells of a part from the root on, each with the one before it."""
+    waiting = [(root, -1)]
+    while waiting:
+        cell, parent = waiting.pop()
+        yield cell, parent
+        waiting += [(each, cell) for each in sorted(tree[cell]) if each != parent]
+
+
+def _edges(tree: _Tree) -> list[tuple[int, int]]:
+    return [(a, b) for a, others in enumerate(tree) for b in sorted(others) if a < b]
+
+
+def _cut(tree: _Tree, left: int, right: int) -> None:
+    tree[left].remove(right)
+    tree[right].remove(left)
+
+
+def _join(tree: _Tree, left: int, right: int) -> None:
+    tree[left].add(right)
+    tree[right].add(left)

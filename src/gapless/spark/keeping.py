@@ -1,0 +1,132 @@
+"""A named reader: logs are kept for it from what was committed on.
+
+It is a durable subscription that never takes an event. It lives at the first server, so that a query
+finds it again wherever its driver runs. A commit moves it, as an operator would. While nobody is
+connected it expires in the end, so now and then it is subscribed to, and left at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from gapless.client.position import Position
+from gapless.core.errors import GaplessError, RefusedError, UsageError
+from gapless.core.ticks import Tick
+from gapless.messages.clients import Begin, BeginKind, Subscribe, Subscribed
+from gapless.messages.operating import (
+    SeekDurable,
+    ShowSubscription,
+    StrandState,
+    SubscriptionShown,
+)
+from gapless.spark.network import Caller, Network
+from gapless.spark.planning import LOG
+
+__all__ = ["Keeper"]
+
+_RENEW_S: Final = 3_600.0
+"""How often it is subscribed to. It expires after a week."""
+
+
+class Keeper:
+    """Keeps logs for one query."""
+
+    def __init__(
+        self,
+        network: Network,
+        server: str,
+        name: str,
+        wanted: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._network = network
+        self._server = server
+        self._name = name
+        self._wanted = wanted
+        self._clock = clock
+        self._renewed: float | None = None
+
+    def _caller(self) -> Caller:
+        return self._network.caller((self._server,))
+
+    def _strands(self) -> dict[str, StrandState] | None:
+        """Return where the reader is on each pubend, None if there is no such reader."""
+        found: dict[str, StrandState] = {}
+        after = None
+        while True:
+            try:
+                shown = self._caller().ask(ShowSubscription(0, self._name, after))
+            except RefusedError:
+                return None
+            assert isinstance(shown, SubscriptionShown)
+            entry = shown.entry
+            if not entry.durable:
+                raise UsageError(
+                    f"option reader: {self._name!r} is a subscription of a client at "
+                    f"{self._server}; choose another name"
+                )
+            found.update({str(each.pubend): each for each in entry.strands})
+            if not entry.strands_left_out or not entry.strands:
+                return found
+            after = entry.strands[-1].pubend
+
+    def position(self) -> dict[str, Tick] | None:
+        """Return what was committed last, None if there is no such reader yet."""
+        strands = self._strands()
+        if strands is None:
+            return None
+        return {name: each.acked for name, each in strands.items() if each.waiting is None}
+
+    def keep(self, positions: Mapping[str, Tick]) -> None:
+        """Make the reader at a position if there is none; let it not expire if there is one."""
+        now = self._clock()
+        if self._renewed is None:
+            self._subscribe(positions)
+        elif now - self._renewed >= _RENEW_S:
+            try:
+                self._subscribe(positions)
+            except GaplessError as error:
+                LOG.warning("reader %s: it expires if nobody can renew it: %s", self._name, error)
+        else:
+            return
+        self._renewed = now
+
+    def _subscribe(self, positions: Mapping[str, Tick]) -> None:
+        strands = self._strands()
+        begin = Begin()  # it stays where it is
+        if strands is None:
+            begin = Begin(BeginKind.POSITION, Position(positions).as_tuple())
+        request = Subscribe(0, self._name, self._wanted, durable=True, begin=begin, credit=0)
+        answer = self._caller().ask(request, changes=True)
+        assert isinstance(answer, Subscribed)
+        # a seek to where it is parts it from this connection: nothing is to be sent
+        self._seek({name: each.acked for name, each in (self._strands() or {}).items()})
+
+    def commit(self, positions: Mapping[str, Tick]) -> None:
+        """Let logs go up to a position; a hint, so what fails is only noted.
+
+        Of pubends that the query does not read nothing is needed.
+        """
+        try:
+            self.keep(positions)
+            others = {
+                name: each.horizon
+                for name, each in (self._strands() or {}).items()
+                if name not in positions and each.horizon is not None
+            }
+            self._seek({**others, **positions})
+        except GaplessError as error:
+            LOG.warning("reader %s: logs are kept longer than needed: %s", self._name, error)
+
+    def _seek(self, positions: Mapping[str, Tick]) -> None:
+        """Move it where it has to go forward."""
+        strands = self._strands() or {}
+        ahead = {
+            name: tick
+            for name, tick in positions.items()
+            if name in strands and tick >= strands[name].acked
+        }
+        begin = Begin(BeginKind.POSITION, Position(ahead).as_tuple())
+        self._caller().ask(SeekDurable(0, self._name, begin, force=True), changes=True)

@@ -1,0 +1,150 @@
+"""A connection of a task to a broker, on which one read is under way at a time.
+
+A task does one thing after the other, and there is much of it: so no event loop and no second thread,
+which would fight with the task for the interpreter. The answer comes into the socket while the task
+converts the one before. What is asked for is asked again, of the next address, if the connection is
+lost: to read twice does no harm. So there are no beats either: a broker that gives a slow task up is
+dialled anew.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from itertools import cycle
+from time import monotonic, sleep
+from typing import Any, Final
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from gapless.client.addresses import Address, parse_addresses
+from gapless.client.link import refusal
+from gapless.core.errors import ConnectionLostError, DeadlineError, ProtocolError, RefusedError
+from gapless.messages.clients import ReadLog, ReadPart, Refused
+from gapless.wire import (
+    CLIENT_NOTICES,
+    CLIENT_REQUESTS,
+    FRAME_BYTES_MAX,
+    HEADER_BYTES,
+    VERSIONS,
+    Goodbye,
+    Introduce,
+    Role,
+    Welcome,
+    decode_greeting,
+    encode_greeting,
+)
+
+__all__ = ["Line"]
+
+_DIAL_S: Final = 5.0
+"""How long an address may take to accept a connection and to greet before the next one is tried."""
+
+_PAUSE_S: Final = 0.1
+"""Between two tries."""
+
+
+class Line:
+    """Asks one of some brokers for parts of logs, and waits for the answers."""
+
+    def __init__(self, where: tuple[str, ...], deadline_s: float) -> None:
+        self._where = where
+        self._addresses: Iterator[Address] = cycle(parse_addresses(where))
+        self._deadline_s = deadline_s
+        self._socket: socket.socket | None = None
+        self._request: ReadLog | None = None
+        self._number = 0
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def ask(self, request: ReadLog) -> None:
+        """Ask for a part; if nobody hears it now it is asked again by who waits for the answer."""
+        self._request = request
+        if self._socket is not None:
+            self._say(self._socket)
+
+    def answer(self) -> ReadPart:
+        """Wait for the part that was asked for. A refusal is taken at the deadline, and not before."""
+        ends_at = monotonic() + self._deadline_s
+        refused: RefusedError | None = None
+        while (left := ends_at - monotonic()) > 0:
+            try:
+                answer = self._heard(left)
+            except (OSError, ProtocolError):
+                self.close()
+                sleep(min(_PAUSE_S, left))
+                continue
+            if isinstance(answer, ReadPart):
+                return answer
+            refused = refusal(answer)
+            sleep(min(_PAUSE_S, left))
+            if self._socket is not None:
+                self._say(self._socket)
+        if refused is not None:
+            raise refused
+        assert self._request is not None
+        raise DeadlineError(
+            f"the log of {self._request.pubend} did not answer from tick {self._request.low} on within "
+            f"{self._deadline_s:g} s: no broker at {', '.join(self._where)}"
+        )
+
+    def _heard(self, left: float) -> ReadPart | Refused:
+        """Return what the broker says to the request; OSError says that it has to be asked again."""
+        ends_at = monotonic() + left
+        if self._socket is None:
+            self._socket = self._dialled(min(left, _DIAL_S))
+            self._say(self._socket)
+        while True:
+            self._socket.settimeout(max(0.001, ends_at - monotonic()))
+            notice: Any = CLIENT_NOTICES.decode(_body(self._socket))
+            if isinstance(notice, Goodbye):
+                raise ConnectionLostError(f"the broker says goodbye: {notice.reason}")
+            if isinstance(notice, ReadPart | Refused) and notice.request == self._number:
+                return notice
+
+    def _say(self, connection: socket.socket) -> None:
+        """Send the request under a new number; one that cannot be sent is noticed by who listens."""
+        assert self._request is not None
+        self._number += 1
+        try:
+            connection.sendall(CLIENT_REQUESTS.encode(replace(self._request, request=self._number)))
+        except OSError:
+            self.close()
+
+    def _dialled(self, seconds: float) -> socket.socket:
+        """Return a connection to the next address, greeted."""
+        made = socket.create_connection(next(self._addresses), seconds)
+        try:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            made.sendall(encode_greeting(Introduce(Role.CLIENT, f"spark-{uuid4().hex[:8]}")))
+            greeting = decode_greeting(bytes(_body(made)))
+            if not isinstance(greeting, Welcome) or greeting.version not in VERSIONS:
+                raise ConnectionLostError(f"expected a welcome, got {greeting!r:.200}")
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+
+def _body(connection: socket.socket) -> bytearray:
+    """Return the next frame, however long it takes within the socket's timeout."""
+    size = int.from_bytes(_bytes(connection, HEADER_BYTES), "big")
+    if size > FRAME_BYTES_MAX:
+        raise ProtocolError(f"a frame of {size:,} bytes is larger than {FRAME_BYTES_MAX:,}")
+    return _bytes(connection, size)
+
+
+def _bytes(connection: socket.socket, count: int) -> bytearray:
+    found = bytearray(count)
+    view, place = memoryview(found), 0
+    while place < count:
+        more = connection.recv_into(view[place:])
+        if not more:
+            raise ConnectionLostError("the broker closed the connection")
+        place += more
+    return found

@@ -1,0 +1,186 @@
+"""What a user may say with ``.option(…)``, checked, each with what is allowed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from gapless.client.addresses import parse_addresses
+from gapless.client.position import Position
+from gapless.client.starts import Start, begin_of
+from gapless.content.filter import Filter
+from gapless.core.errors import FilterError, UsageError, shortened
+from gapless.spark.columns import Column, parse_columns
+from gapless.spark.offsets import Offset
+
+__all__ = ["DEADLINE_S", "PARTITION_BYTES", "Options", "parse_options"]
+
+DEADLINE_S: Final = 60.0
+"""How long a broker may be away before a read fails, unless the user says otherwise. A broker that is
+restarted is back in seconds; a Spark job has time."""
+
+PARTITION_BYTES: Final = 33_554_432
+"""How much of a log a task reads, about. Enough to make the start of a task small beside it."""
+
+OnRelease = Literal["fail", "skip"]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What a query reads."""
+
+    servers: tuple[str, ...]
+    """One URL for each broker."""
+    filter: str = "TRUE"
+    pubends: tuple[str, ...] = ()
+    """Empty: all that the overlay knows and that have a log."""
+    columns: tuple[Column, ...] = ()
+    start: Start | None = None
+    end: Start | None = None
+    events_max: int | None = None
+    """How many events a micro-batch may have."""
+    partition_bytes: int = PARTITION_BYTES
+    reader: str = ""
+    """The durable reader for which logs are kept."""
+    on_release: OnRelease = "fail"
+    deadline_s: float = DEADLINE_S
+
+    def refuse_for(self, way: Literal["batch", "streaming"]) -> None:
+        """Raise if an option was given that has no meaning in this way of reading."""
+        if way == "batch" and self.events_max is not None:
+            raise UsageError(
+                "option maxEventsPerTrigger is for streaming; a batch ends at the option end"
+            )
+        if way == "batch" and self.reader:
+            raise UsageError("option reader is for streaming: a batch commits nothing")
+        if way == "streaming" and self.end is not None:
+            raise UsageError(
+                "option end is for batches; to stop a stream at what is there now, use "
+                ".trigger(availableNow=True)"
+            )
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """Return the options of a query, or say which one is wrong and what it may be."""
+    found: dict[str, Any] = {}
+    for name, text in given.items():
+        entry = _ALLOWED.get(name.lower())
+        if entry is None:
+            raise UsageError(_unknown(name))
+        spelled, field, parse = entry
+        try:
+            found[field] = parse(text.strip())
+        except (FilterError, ValueError) as error:
+            raise UsageError(f"option {spelled}: {error}") from error
+    if "servers" not in found:
+        raise UsageError("option servers is missing: gapless://host:port, several with commas")
+    return Options(**found)
+
+
+def _unknown(name: str) -> str:
+    if name.lower() == "path":
+        return "format gapless has no path: name the pubends with the option pubends"
+    spelled = ", ".join(sorted(entry[0] for entry in _ALLOWED.values()))
+    return f"there is no option {name!r}; there are {spelled}"
+
+
+# --- one function for each form of text ------------------------------------------------------------
+
+
+def _servers(text: str) -> tuple[str, ...]:
+    urls: list[str] = []
+    for part in text.split(","):
+        # "gapless://a,b" and "gapless://a,gapless://b" mean the same
+        url = part.strip()
+        urls.append(url if "://" in url else f"gapless://{url}")
+    return tuple(f"gapless://{address}" for address in parse_addresses(urls))
+
+
+def _filter(text: str) -> str:
+    return str(Filter(text))
+
+
+def _pubends(text: str) -> tuple[str, ...]:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
+        raise ValueError("name some pubends, or leave it out to read all")
+    Position(dict.fromkeys(names, 0))
+    return tuple(dict.fromkeys(names))
+
+
+def _place(text: str) -> Start:
+    if text in {"latest", "earliest"}:
+        return text  # type: ignore[return-value]  # one of the two words
+    try:
+        return _time(text) or _position(text)
+    except (UsageError, ValueError) as error:
+        raise ValueError(
+            f"{shortened(text)!r} is neither 'latest', 'earliest', a position such as "
+            "'{\"quotes\": 1700}' nor a time with its zone such as "
+            f"'2026-01-31T08:00:00+00:00' ({error})"
+        ) from error
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    begin_of(found)  # refuses a time without a zone
+    return found
+
+
+def _position(text: str) -> Position:
+    if not text.startswith("{"):
+        return Position.parse(text)
+    return Position(Offset.of(json.loads(text)).positions)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**62):
+        raise ValueError(f"{shortened(text)!r} is no number from 1 on")
+    return int(text)
+
+
+def _reader(text: str) -> str:
+    if not text:
+        raise ValueError("a reader needs a name")
+    return text
+
+
+def _on_release(text: str) -> str:
+    if text not in {"fail", "skip"}:
+        raise ValueError(f"{shortened(text)!r} is neither 'fail' nor 'skip'")
+    return text
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 1e9:
+        raise ValueError(f"{shortened(text)!r} is no time in seconds above 0")
+    return found
+
+
+_ALLOWED: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
+    spelled.lower(): (spelled, field, parse)
+    for spelled, field, parse in (
+        ("servers", "servers", _servers),
+        ("filter", "filter", _filter),
+        ("pubends", "pubends", _pubends),
+        ("columns", "columns", parse_columns),
+        ("start", "start", _place),
+        ("end", "end", _place),
+        ("maxEventsPerTrigger", "events_max", _count),
+        ("partitionBytes", "partition_bytes", _count),
+        ("reader", "reader", _reader),
+        ("onRelease", "on_release", _on_release),
+        ("deadline", "deadline_s", _seconds),
+    )
+}
+"""By the name in small letters, as options do not mind: how it is spelled, its field, how it is read."""

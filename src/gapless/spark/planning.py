@@ -1,0 +1,117 @@
+"""From what a user asked for to ranges of ticks: where to begin, where to end, who reads what."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from gapless.client.starts import Start, begin_of
+from gapless.core.errors import GapError, UsageError
+from gapless.core.ticks import Tick, TickRange
+from gapless.delivery.packing import pack
+from gapless.messages.streams import ReadForm
+from gapless.spark.network import Extent, Network, Where
+from gapless.spark.options import OnRelease
+from gapless.spark.splitting import split
+
+__all__ = ["LOG", "Range", "after", "check_end", "check_released", "ranges", "released_error"]
+
+LOG = logging.getLogger("gapless.spark")
+
+
+class Range(msgspec.Struct, frozen=True):
+    """A part of one log that one task reads."""
+
+    pubend: str
+    low: Tick
+    high: Tick
+    where: Where
+
+
+def after(place: Start, extents: Mapping[str, Extent]) -> dict[str, Tick]:
+    """Return after which tick of each pubend a place is.
+
+    A position says up to where everything is there; of a pubend that it does not name nothing is.
+    """
+    if isinstance(place, datetime):
+        clock = begin_of(place).clock
+        return {name: max(clock - 1, each.gone) for name, each in extents.items()}
+    if isinstance(place, Mapping):
+        unknown = [name for name in place if name not in extents]
+        if unknown:
+            raise UsageError(
+                f"a position names {', '.join(unknown)}, and the query reads "
+                f"{', '.join(sorted(extents)) or 'nothing'}"
+            )
+        return {name: place.get(name, each.gone) for name, each in extents.items()}
+    if place == "latest":
+        return {name: each.top for name, each in extents.items()}
+    return {name: each.gone for name, each in extents.items()}
+
+
+def check_end(place: Start | None, extents: Mapping[str, Extent]) -> None:
+    """Raise if a position lies ahead: what is read up to it would not be the same next time."""
+    for name, tick in place.items() if isinstance(place, Mapping) else ():
+        if tick > extents[name].top:
+            raise UsageError(
+                f"option end: {tick} is ahead of {name}, which is at {extents[name].top}"
+            )
+
+
+def released_error(pubend: str, low: Tick, high: Tick) -> UsageError:
+    """Return the error for a range that was asked for and is gone."""
+    return UsageError(
+        f"{GapError(pubend, low, high)}: begin later, keep logs longer (retention_s, or the option "
+        "reader of a stream), or leave out what is gone with the option onRelease = skip"
+    )
+
+
+def check_released(
+    pubend: str, begin: Tick, extent: Extent, end: Tick, on_release: OnRelease
+) -> Tick:
+    """Return after which tick can be read; raise, or note it, if that is later than was asked for."""
+    if extent.gone <= begin or end <= begin:
+        return begin
+    gone = min(extent.gone, end)
+    if on_release == "fail":
+        raise released_error(pubend, begin + 1, gone)
+    LOG.warning("%s: the ticks from %d to %d are gone and skipped", pubend, begin + 1, gone)
+    return gone
+
+
+def ranges(
+    network: Network,
+    begins: Mapping[str, Tick],
+    ends: Mapping[str, Tick],
+    part_bytes: int,
+) -> list[Range]:
+    """Return what lies between two positions, in parts for tasks; a pubend needs both ends."""
+    found = []
+    for pubend in sorted(begins.keys() & ends.keys()):
+        low, high = begins[pubend] + 1, ends[pubend]
+        if low <= high:
+            where = network.home(pubend)
+            cut = _cut(network, pubend, low, high, part_bytes)
+            found += [Range(pubend, *each, where) for each in cut]
+    return found
+
+
+def _cut(network: Network, pubend: str, low: Tick, high: Tick, part_bytes: int) -> list[TickRange]:
+    """Cut one range. Probes want everything: a filter would change how far an answer goes.
+
+    They want it as it is, because nobody looks into it.
+    """
+    sample = network.part(pubend, "TRUE", low, high, form=ReadForm.ROWS)
+    if sample.done >= high:
+        return [TickRange(low, high)]
+    answer_bytes = sum(map(len, sample.rows or (pack(sample.publications),)))
+
+    def probe(begin: Tick, end: Tick) -> Tick:
+        if begin == low:
+            return sample.done
+        return network.part(pubend, "TRUE", begin, end, form=ReadForm.ROWS).done
+
+    return split(low, high, part_bytes / max(answer_bytes, 1_024), probe)

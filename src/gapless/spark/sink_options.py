@@ -1,0 +1,109 @@
+"""What a user may say with ``.option(…)`` of a write, checked, each with what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from gapless.client.position import Position
+from gapless.content.filter import Filter
+from gapless.core.errors import FilterError, UsageError, shortened
+from gapless.core.limits import SEQUENCE_MAX
+from gapless.spark.options import DEADLINE_S, parse_options
+
+__all__ = ["SinkOptions", "parse_sink_options"]
+
+_COMMON: Final = frozenset({"servers", "deadline"})
+"""Options that mean the same when reading."""
+
+_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
+"""What Spark hands on though it is not for the sink."""
+
+_NAME_MAX: Final = 200
+"""Characters of a writer's name; that of the query is added to it, and both are in every event."""
+
+
+class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a query writes."""
+
+    servers: tuple[str, ...]
+    """One URL for each broker."""
+    deadline_s: float = DEADLINE_S
+    pubend: str | None = None
+    """None: each row names its own."""
+    attributes: tuple[str, ...] | None = None
+    """The columns that are attributes; None: all that are nothing else."""
+    advertisement: str = "TRUE"
+    writer: str = ""
+    batch: int | None = None
+    """The number of a batch write, which a writer commits once, however often it is run."""
+
+    def refuse_for_streams(self) -> None:
+        """Raise if an option was given that has no meaning for a stream."""
+        if self.batch is not None:
+            raise UsageError("option batch is for batch writes; Spark numbers those of a stream")
+
+
+def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Return the options of a write, or say which one is wrong and what it may be."""
+    common = {name: text for name, text in given.items() if name.lower() in _COMMON}
+    shared = parse_options(common)
+    found: dict[str, Any] = {"servers": shared.servers, "deadline_s": shared.deadline_s}
+    for name, text in given.items():
+        if name.lower() in _COMMON | _SPARKS_OWN:
+            continue
+        parse = _ALLOWED.get(name.lower())
+        if parse is None:
+            raise UsageError(_unknown(name))
+        try:
+            found[name.lower()] = parse(text.strip())
+        except (FilterError, ValueError) as error:
+            raise UsageError(f"option {name.lower()}: {error}") from error
+    if "batch" in found and not found.get("writer"):
+        raise UsageError("option batch needs the option writer: it counts the batches of that name")
+    return SinkOptions(**found)
+
+
+def _unknown(name: str) -> str:
+    if name.lower() == "path":
+        return "format gapless has no path: name the stream with the option pubend"
+    if name.lower() == "pubends":
+        return "there is no option 'pubends' of a write; name one with the option pubend"
+    spelled = ", ".join(sorted(_COMMON | set(_ALLOWED)))
+    return f"there is no option {name!r} of a write; there are {spelled}"
+
+
+def _pubend(text: str) -> str:
+    Position({text: 0})  # refuses what is no name
+    return text
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _advertisement(text: str) -> str:
+    return str(Filter(text))
+
+
+def _writer(text: str) -> str:
+    if not 0 < len(text) <= _NAME_MAX:
+        raise ValueError(f"a writer has a name of 1 to {_NAME_MAX} characters")
+    return text
+
+
+def _batch(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= SEQUENCE_MAX):
+        raise ValueError(f"{shortened(text)!r} is no number from 0 on")
+    return int(text)
+
+
+_ALLOWED: Final[dict[str, Callable[[str], Any]]] = {
+    "pubend": _pubend,
+    "attributes": _names,
+    "advertisement": _advertisement,
+    "writer": _writer,
+    "batch": _batch,
+}

@@ -1,0 +1,99 @@
+"""The data source ``gapless``, as Spark knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Final
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from gapless.core.errors import UsageError
+from gapless.spark.batch import BatchReader
+from gapless.spark.columns import STANDARD, TYPES, Column, Kind
+from gapless.spark.options import Options, parse_options
+from gapless.spark.sink import BatchWriter, StreamWriter
+from gapless.spark.sink_options import parse_sink_options
+from gapless.spark.streaming import StreamReader
+
+__all__ = ["GaplessSource"]
+
+_TYPES: Final[dict[Kind, DataType]] = {
+    Kind.STRING: StringType(),
+    Kind.BIGINT: LongType(),
+    Kind.DOUBLE: DoubleType(),
+    Kind.BOOLEAN: BooleanType(),
+    Kind.TIMESTAMP: TimestampType(),
+    Kind.BINARY: BinaryType(),
+}
+
+
+class GaplessSource(DataSource):
+    """Streams of gapless as rows: ``spark.read.format("gapless")``, and ``readStream``, ``write`` and
+    ``writeStream`` likewise.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._given = dict(options)
+
+    @cached_property
+    def _chosen(self) -> Options:
+        """What is read; a sink has options of its own."""
+        return parse_options(self._given)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what stands in ``format(…)``."""
+        return "gapless"
+
+    def schema(self) -> StructType:
+        """Return what every event has, then the attributes that were declared."""
+        standard = [Column(name, kind) for name, kind in STANDARD.items()]
+        fields = [*standard, *self._chosen.columns]
+        return StructType([StructField(each.name, _TYPES[each.kind]) for each in fields])
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """Return what reads a batch."""
+        return BatchReader(self._chosen, columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+        """Return what reads a stream."""
+        return StreamReader(self._chosen, columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Return what writes a batch."""
+        return BatchWriter(parse_sink_options(self._given), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        """Return what writes a stream."""
+        return StreamWriter(parse_sink_options(self._given), schema, overwrite)
+
+
+def columns_of(schema: StructType) -> list[Column]:
+    """Return the columns of a schema, be it ours or one that the user gave with ``.schema(…)``."""
+    kinds = {each.typeName(): kind for kind, each in _TYPES.items()}
+    found = []
+    for field in schema.fields:
+        kind = kinds.get(field.dataType.typeName())
+        standard = STANDARD.get(field.name)
+        said = field.dataType.simpleString().upper()
+        if standard is not None and kind is not standard:
+            raise UsageError(f"column {field.name!r} is {standard.value}, not {said}")
+        if kind is None or (standard is None and kind not in TYPES.values()):
+            raise UsageError(
+                f"column {field.name!r} cannot be {said}; an attribute is {', '.join(TYPES)}"
+            )
+        found.append(Column(field.name, kind))
+    return found

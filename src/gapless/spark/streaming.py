@@ -1,0 +1,174 @@
+"""What Spark calls to read a stream, one micro-batch after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from gapless.core.ticks import Tick
+from gapless.spark.batch import Part, read_part
+from gapless.spark.columns import Column
+from gapless.spark.keeping import Keeper
+from gapless.spark.network import Extent, Network
+from gapless.spark.offsets import Offset
+from gapless.spark.options import Options
+from gapless.spark.planning import after, check_released, ranges
+from gapless.spark.scouting import Scout
+
+__all__ = ["StreamReader"]
+
+_IDLE_S: Final = 0.1
+"""Spark asks again at once where nothing is new; so long it is kept waiting."""
+
+_LIST_S: Final = 1.0
+"""How often the overlay is asked for new pubends."""
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads logs from a place on. It lives in the driver, but for ``read``, which runs in tasks."""
+
+    def __init__(self, options: Options, columns: Sequence[Column]) -> None:
+        options.refuse_for("streaming")
+        self._options = options
+        self._columns = tuple(columns)
+        self._network: Network | None = None
+        self._scout: Scout | None = None
+        self._keeper: Keeper | None = None
+        self._names: list[str] = []
+        self._listed: float | None = None
+        self._target: dict[str, Tick] | None = None
+        """Where a run with ``availableNow`` ends."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a task needs: connections stay in the driver."""
+        return {"_options": self._options, "_columns": self._columns}
+
+    # --- the driver's connections --------------------------------------------------------------
+
+    def _overlay(self) -> tuple[Network, Scout]:
+        if self._network is None or self._scout is None:
+            options = self._options
+            self._network = Network(options.servers, options.deadline_s)
+            self._scout = Scout(self._network, options.filter)
+            if options.reader:
+                server = options.servers[0]
+                self._keeper = Keeper(self._network, server, options.reader, options.filter)
+        return self._network, self._scout
+
+    def stop(self) -> None:
+        """End the connections of the driver."""
+        if self._network is not None:
+            self._network.close()
+            self._network = None
+
+    def _extents(self, *, anew: bool = False) -> dict[str, Extent]:
+        """Return how far the logs go that the query reads; new pubends are among them."""
+        network, _ = self._overlay()
+        now, wanted = time.monotonic(), self._options.pubends
+        is_due = self._listed is None or (not wanted and now - self._listed >= _LIST_S)
+        if anew or is_due:
+            # what a broker does not list that was started just now is still there
+            self._names = sorted({*self._names, *network.chosen(wanted)})
+            self._listed = now
+        return {each: network.extent(each, self._options.filter) for each in self._names}
+
+    # --- offsets -------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return where a query begins that has no checkpoint."""
+        extents = self._extents(anew=True)
+        begins = after(self._options.start or "latest", extents)
+        if self._keeper is not None:
+            begins |= {
+                name: tick
+                for name, tick in (self._keeper.position() or {}).items()
+                if name in extents
+            }
+            self._keeper.keep(begins)
+        return Offset(begins).stored()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return how much a micro-batch may have."""
+        most = self._options.events_max
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Note where the run ends."""
+        self._target = {name: each.top for name, each in self._extents(anew=True).items()}
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
+        """Return up to where the next micro-batch goes; ``start`` itself if nothing is new."""
+        offset = Offset.of(start)
+        _, scout = self._overlay()
+        extents = self._extents()
+        if self._keeper is not None:
+            self._keeper.keep(offset.positions)
+        new = self._new_pubends(offset, extents)
+        begins = {name: tick for name, tick in offset.positions.items() if name in extents}
+        skipped = dict(offset.skipped)
+        goals = {name: self._goal(name, extents[name]) for name in begins}
+        for name, begin in begins.items():
+            seen = scout.seen(name, begin)
+            reach = check_released(name, seen, extents[name], goals[name], self._options.on_release)
+            if reach > seen:
+                scout.skip(name, begin, reach)
+                skipped[name] = skipped.get(name, 0) + reach - seen
+        always = self._target is not None or skipped != offset.skipped or bool(new)
+        if isinstance(limit, ReadMaxRows):
+            ends = scout.some_new(begins, goals, limit.max_rows, always=always)
+        else:
+            ends = scout.all_new(begins, goals, always=always)
+        if ends == begins and not new:
+            time.sleep(_IDLE_S)
+            return offset.stored()
+        return Offset({**offset.positions, **ends, **new}, skipped).stored()
+
+    def _goal(self, name: str, extent: Extent) -> Tick:
+        top = extent.top
+        return top if self._target is None else min(top, self._target.get(name, 0))
+
+    def _new_pubends(self, offset: Offset, extents: dict[str, Extent]) -> dict[str, Tick]:
+        """Return where pubends begin that the offset does not know.
+
+        From the next offset on they are part of the query, with all that their logs have. Their
+        beginning is in the checkpoint before anything of them is read, so it stays the same.
+        """
+        unknown = [name for name in extents if name not in offset.positions]
+        if self._target is not None:
+            unknown = [name for name in unknown if name in self._target]
+        return {name: extents[name].gone for name in unknown}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return what tasks read of a micro-batch."""
+        network, scout = self._overlay()
+        begins, ends = Offset.of(start).positions, Offset.of(end).positions
+        for name in begins.keys() & ends.keys():
+            if begins[name] < ends[name]:
+                begin = min(scout.seen(name, begins[name]), ends[name])
+                extent = network.extent(name, self._options.filter)
+                begins[name] = check_released(
+                    name, begin, extent, ends[name], self._options.on_release
+                )
+        return [Part(each) for each in ranges(network, begins, ends, self._options.partition_bytes)]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Let logs go that are kept for this query; it has what is up to here."""
+        self._overlay()
+        if self._keeper is not None:
+            self._keeper.commit(Offset.of(end).positions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the rows of a partition, in a task."""
+        return read_part(partition, self._columns, self._options.filter, self._options)

@@ -1,0 +1,45 @@
+"""One Spark session for all tests that need one: it takes ten seconds and more to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gapless.core.errors import UsageError
+from gapless.spark.extra import INSTALL
+from gapless.spark.java import find_java
+from gapless.testing import SyncOverlay
+from tests.spark.rows import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A small session, with predicates pushed down."""
+    pytest.importorskip("pyspark", reason=f"Spark is not installed: {INSTALL}")
+    try:
+        find_java()
+    except UsageError as error:
+        pytest.skip(str(error))
+    from gapless.spark.session import spark_session
+
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": "1g",
+        "spark.log.level": "ERROR",
+    }
+    session = spark_session("local[2,3]", name="gapless tests", settings=settings)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def stream(spark: SparkSession) -> Iterator[Stream]:
+    """A broker, and a way to publish to it and to read from it."""
+    with SyncOverlay() as overlay, Stream(spark, overlay) as made:
+        yield made

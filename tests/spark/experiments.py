@@ -1,0 +1,53 @@
+"""What the tests of sweeps run, importable by name in a task."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from gapless.core.machine import Tell
+from gapless.messages.clients import Delivery
+from tests.sim.toy import Toy
+
+HERE: Final = "tests.spark.experiments"
+LOSSY: Final = f"{HERE}:LossyToy"
+
+
+class LossyToy(Toy):
+    """A machine that loses every seventh delivery, in whatever process it runs."""
+
+    def step(self, event: Any, moment: Any) -> list[Any]:
+        return [each for each in super().step(event, moment) if not self._lost(each)]
+
+    def _lost(self, effect: Any) -> bool:
+        if not (isinstance(effect, Tell) and isinstance(effect.notice, Delivery)):
+            return False
+        self.context.mark("planted")
+        return self.context.marks["planted"] % 7 == 0
+
+
+def area(point: dict[str, Any]) -> dict[str, Any]:
+    """What a rectangle measures; there is none of height 13."""
+    if point["height"] == 13:
+        raise ValueError("unlucky")
+    return {"area": point["width"] * point["height"]}
+
+
+def linger(point: dict[str, Any]) -> dict[str, Any]:
+    """Leave a trace, and take long unless it is the first."""
+    (Path(point["traces"]) / str(point["n"])).touch()
+    if point["n"]:
+        time.sleep(60)
+    return {}
+
+
+def die(point: dict[str, Any]) -> dict[str, Any]:
+    """Take the worker along."""
+    os._exit(int(point["n"]))
+
+
+def nested(point: dict[str, Any]) -> dict[str, Any]:
+    """Return what is no flat row."""
+    return {"all": [point]}

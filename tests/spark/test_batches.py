@@ -1,0 +1,80 @@
+"""Events become columns with the values that they have, whatever these are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason='Spark is not installed: pip install "gapless[spark]"')
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gapless.content.values import Value
+from gapless.messages.streams import Publication
+from gapless.spark.batches import ROWS_MAX, Batches, as_json
+from gapless.spark.columns import STANDARD, Column, Kind
+
+ALL = [Column(name, kind) for name, kind in STANDARD.items()]
+VALUES: st.SearchStrategy[Value] = st.one_of(
+    st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=5)
+)
+
+
+def table(events: list[Publication], columns: list[Column]) -> pa.Table:
+    return pa.Table.from_batches(Batches(columns).of("quotes", [events]))
+
+
+def events_of(attributes: list[dict[str, Any]]) -> list[Publication]:
+    return [
+        Publication(1_000 + n, "desk", n + 1, each, b"\0" * n) for n, each in enumerate(attributes)
+    ]
+
+
+def test_every_row_has_what_every_event_has() -> None:
+    rows = table(events_of([{"a": 1}, {}]), ALL).to_pylist()
+    assert [row["tick"] for row in rows] == [1_000, 1_001]
+    assert [row["timestamp"].timestamp() for row in rows] == [0.001, 0.001001]
+    assert [row["sequence"] for row in rows] == [1, 2]
+    assert [row["payload"] for row in rows] == [b"", b"\0"]
+    assert [row["attributes"] for row in rows] == ['{"a":1}', "{}"]
+    assert {(row["pubend"], row["publisher"]) for row in rows} == {("quotes", "desk")}
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=4), VALUES, max_size=4), min_size=1, max_size=8))
+def test_attributes_come_back_from_their_json(attributes: list[dict[str, Value]]) -> None:
+    texts = table(events_of(attributes), ALL)["attributes"].to_pylist()
+    back = [json.loads(each) for each in texts]
+    assert repr(back) == repr(attributes)
+
+
+def test_a_number_that_is_not_finite_is_still_a_number() -> None:
+    assert as_json({"a": float("nan"), "b": float("-inf"), "c": "null"}) == (
+        '{"a":NaN,"b":-Infinity,"c":"null"}'
+    )
+
+
+@given(st.lists(st.dictionaries(st.just("x"), VALUES), min_size=1, max_size=5))
+def test_a_column_has_what_is_of_its_kind_and_null_for_the_rest(
+    attributes: list[dict[str, Value]],
+) -> None:
+    def found(kind: Kind) -> list[Any]:
+        return list(table(events_of(attributes), [Column("x", kind)])["x"].to_pylist())
+
+    for place, each in enumerate(attributes):
+        x = each.get("x")
+        is_number = isinstance(x, int | float) and not isinstance(x, bool) and x == x
+        assert found(Kind.STRING)[place] == (x if isinstance(x, str) else None)
+        assert found(Kind.BOOLEAN)[place] is (x if isinstance(x, bool) else None)
+        assert found(Kind.DOUBLE)[place] == (float(x) if is_number and x is not None else None)
+        whole = found(Kind.BIGINT)[place]
+        assert whole == x if isinstance(x, int) and not isinstance(x, bool) else whole in {None, x}
+
+
+def test_small_pieces_share_a_batch_and_large_ones_do_not_wait() -> None:
+    pieces = [events_of([{}] * (ROWS_MAX // 4))] * 9
+    sizes = [len(each) for each in Batches(ALL).of("quotes", pieces)]
+    assert sizes == [ROWS_MAX, ROWS_MAX, ROWS_MAX // 4]

@@ -1,0 +1,141 @@
+"""A broker or a driver that dies costs time, and no event."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
+
+from pyspark.errors import PySparkException
+
+from gapless.spark.planning import Range
+from gapless.spark.reading import read_range
+from tests.spark.rows import Sink, Stream, numbers, until
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DRIVER = """
+import sys
+from gapless.spark.session import spark_session
+
+servers, directory = sys.argv[1:]
+spark = spark_session("local[2]", settings={"spark.log.level": "OFF"})
+frame = (
+    spark.readStream.format("gapless")
+    .option("servers", servers)
+    .option("columns", "n LONG")
+    .option("start", "earliest")
+    .option("maxEventsPerTrigger", "50")
+    .load()
+)
+query = (
+    frame.writeStream.format("parquet")
+    .option("path", directory + "/rows")
+    .option("checkpointLocation", directory + "/checkpoint")
+    .start()
+)
+query.awaitTermination()
+"""
+
+
+def payload_of(n: int) -> tuple[dict[str, int], bytes]:
+    return {"n": n}, b"x" * 1_000
+
+
+def whole(stream: Stream) -> Range:
+    ticks = [each.tick for each in stream.session.read("quotes")]
+    return Range("quotes", 1, ticks[-1], (stream.servers,))
+
+
+def test_a_broker_that_is_killed_in_the_middle_of_a_read_is_waited_for(stream: Stream) -> None:
+    stream.publish_all([payload_of(n) for n in range(3_000)])
+    pieces = read_range(whole(stream), "TRUE", "fail", 30.0)
+    found = [each.attributes["n"] for each in next(pieces)]
+    assert 0 < len(found) < 3_000
+    stream.overlay.kill("b1")
+    back = threading.Timer(1.0, lambda: stream.overlay.restart("b1"))
+    back.start()
+    for piece in pieces:
+        found += [each.attributes["n"] for each in piece]
+    back.join()
+    assert found == list(range(3_000))
+
+
+def test_a_broker_that_does_not_come_back_is_given_up(stream: Stream) -> None:
+    stream.publish_all([payload_of(n) for n in range(3_000)])
+    pieces = read_range(whole(stream), "TRUE", "fail", 0.5)
+    next(pieces)
+    stream.overlay.kill("b1")
+    with pytest.raises(TimeoutError, match=r"the log of quotes did not answer from tick \d+"):
+        list(pieces)
+
+
+def test_a_query_outlives_the_restart_of_its_broker(stream: Stream, tmp_path: Path) -> None:
+    stream.publish(range(100))
+    sink = Sink(stream.stream(start="earliest"), tmp_path)
+    query = sink.start()
+    try:
+        until(lambda: sink.numbers() == list(range(100)), "what was there")
+        stream.overlay.kill("b1")
+        stream.overlay.restart("b1")
+        stream.publish(range(100, 200))
+        until(lambda: sink.numbers() == list(range(200)), "what came after the restart")
+        assert query.isActive
+    finally:
+        query.stop()
+
+
+def test_a_batch_without_any_broker_fails_with_a_reason(stream: Stream) -> None:
+    stream.publish(range(5))
+    frame = stream.load(deadline=1)
+    assert numbers(frame) == list(range(5))
+    stream.overlay.kill("b1")
+    with pytest.raises(PySparkException, match="no broker greeted within 1 s"):
+        stream.load(deadline=1).count()
+
+
+def start_driver(servers: str, directory: Path) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-c", DRIVER, servers, str(directory)],
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def kill(driver: subprocess.Popen[bytes]) -> None:
+    """Kill a driver and all that it has started, at once."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+
+
+def batches(directory: Path, kind: str) -> int:
+    return len(list((directory / "checkpoint" / kind).glob("[0-9]*")))
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_in_the_middle_of_a_batch_loses_and_repeats_nothing(
+    stream: Stream, tmp_path: Path
+) -> None:
+    stream.publish(range(1_000))
+    driver = start_driver(stream.servers, tmp_path)
+    try:
+        until(lambda: batches(tmp_path, "commits") >= 3, "some batches are done")
+        # a batch is under way while it has an offset and no commit
+        until(lambda: batches(tmp_path, "offsets") > batches(tmp_path, "commits"), "one is begun")
+    finally:
+        kill(driver)
+    assert batches(tmp_path, "commits") < 20, "the driver was quicker than the kill"
+    sink = Sink(stream.stream(start="earliest", columns="n LONG"), tmp_path)
+    sink.run()
+    assert sink.numbers() == list(range(1_000))

@@ -1,0 +1,303 @@
+"""Archives: every event once, whatever fails; and files that are merged under the eyes of readers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
+
+import msgspec
+import pyarrow as pa
+
+from gapless.cli.main import main
+from gapless.core.errors import DamagedError, NewerFormatError, UsageError
+from gapless.spark.jobs import archive, compact_archive, read_archive
+from gapless.spark.jobs.compacting import small_groups
+from gapless.spark.jobs.manifest import DataFile, Manifest, Store
+from gapless.spark.jobs.parts import FILE, merged, part_writer, told_file
+from tests.spark.rows import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DAY = 86_400_000_000
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+def numbers(frame: DataFrame) -> list[int]:
+    """The numbers of the events in a frame, sorted."""
+    return sorted(json.loads(row.attributes)["n"] for row in frame.select("attributes").collect())
+
+
+def crashing(error: type[BaseException] = Crash) -> Callable[..., Any]:
+    def fail(*_: object, **__: object) -> None:
+        raise error("killed")
+
+    return fail
+
+
+# --- with a broker -------------------------------------------------------------------------------
+
+
+def test_an_archive_has_every_event_once_and_goes_on_also_with_a_batch_that_it_has(
+    stream: Stream, tmp_path: Path
+) -> None:
+    stream.publish(range(50))
+    stream.publish(range(50, 60), "eu/trades 1")
+    found = archive(stream.spark, stream.servers, tmp_path)
+    assert (found.events, found.new_events) == (60, 60)
+    assert [each.pubend for each in found.streams] == ["eu/trades 1", "quotes"]
+    commits = tmp_path / "_checkpoint" / "commits"
+    last = max(int(each.name) for each in commits.glob("[0-9]*"))
+    for each in commits.glob(f"*{last}*"):
+        each.unlink()  # as if it was killed when all was done but that, so Spark repeats the batch
+    stream.publish(range(60, 70))
+    again = archive(stream.spark, stream.servers, tmp_path)
+    assert (again.events, again.new_events) == (70, 10)
+    frame = read_archive(stream.spark, tmp_path)
+    rows = frame.collect()
+    expected = stream.load().select(frame.drop("date").columns).collect()
+    assert sorted(tuple(row)[:-1] for row in rows) == sorted(map(tuple, expected))
+    assert all(row.date == row.timestamp.date() for row in rows)
+    assert numbers(frame.where("pubend = 'eu/trades 1'")) == list(range(50, 60))
+
+
+def test_a_crash_before_the_manifest_is_switched_leaves_files_that_nobody_sees(
+    stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.publish(range(20))
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "change", crashing(RuntimeError))
+        with pytest.raises(UsageError, match="killed"):
+            archive(stream.spark, stream.servers, tmp_path)
+    assert read_archive(stream.spark, tmp_path).count() == 0
+    assert list((tmp_path / "data").rglob("*.parquet"))
+    found = archive(stream.spark, stream.servers, tmp_path)
+    assert (found.events, found.new_events) == (20, 20)
+    assert Store(tmp_path).clean(keep_s=0)
+    assert numbers(read_archive(stream.spark, tmp_path)) == list(range(20))
+
+
+def test_an_archive_is_of_the_same_streams_for_ever_and_needs_its_checkpoint(
+    stream: Stream, tmp_path: Path
+) -> None:
+    stream.publish(range(20))
+    archive(stream.spark, stream.servers, tmp_path, pubends=["quotes"], filter="n<5")
+    assert numbers(read_archive(stream.spark, tmp_path)) == list(range(5))
+    with pytest.raises(UsageError, match="is an archive of quotes with the filter n < 5"):
+        archive(stream.spark, stream.servers, tmp_path)
+    shutil.rmtree(tmp_path / "_checkpoint")
+    with pytest.raises(UsageError, match="lost its checkpoint"):
+        archive(stream.spark, stream.servers, tmp_path, pubends=["quotes"], filter="n < 5")
+
+
+def test_the_commands_archive_and_compact_tell_what_they_did(
+    stream: Stream,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(type(stream.spark), "stop", lambda _: None)
+    monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(stream.spark.sparkContext.master))
+    arguments = ["spark", "archive", str(tmp_path), "--to", stream.servers]
+    stream.publish(range(20))
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["new_events"] == 20
+    stream.publish(range(20, 30))
+    assert main(arguments) == 0
+    assert "new events" in capsys.readouterr().out
+    assert main(["spark", "compact", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["merged"] == 2
+    assert main(["spark", "compact", str(tmp_path)]) == 0
+    assert "0 files became 0" in capsys.readouterr().out
+    assert main(["spark", "compact", str(tmp_path / "nowhere")]) == 2
+    assert "is no archive" in capsys.readouterr().err
+
+
+# --- without a broker: files as a batch would have written them -----------------------------------
+
+
+def add_batch(store: Store, batch: int, ticks: range, pubend: str = "quotes") -> None:
+    """What a task does with some events, and the driver after it."""
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "pubend": [pubend] * len(ticks),
+            "tick": list(ticks),
+            "timestamp": pa.array(ticks, pa.timestamp("us", tz="UTC")),
+            "publisher": ["desk"] * len(ticks),
+            "sequence": list(ticks),
+            "attributes": [json.dumps({"n": tick}) for tick in ticks],
+            "payload": [b"x"] * len(ticks),
+        }
+    )
+    told = [batch.to_pylist() for batch in part_writer(str(store.data))(iter([rows]))]
+    files = [told_file(list(row.values())) for rows in told for row in rows]
+    store.change(lambda now: now.with_batch(batch, files))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An archive of four batches on two days."""
+    made = Store(tmp_path)
+    made.create(Manifest())
+    for batch, low in enumerate((1, 11, DAY - 5, DAY + 5)):
+        add_batch(made, batch, range(low, low + 10))
+    return made
+
+
+EXPECTED = [*range(1, 21), *range(DAY - 5, DAY + 15)]
+
+
+def test_events_are_cut_into_files_by_pubend_and_day(store: Store) -> None:
+    found = {key: [(each.low, each.high) for each in files] for key, files in parts(store)}
+    assert found == {
+        ("quotes", "1970-01-01"): [(1, 10), (11, 20), (DAY - 5, DAY - 1)],
+        ("quotes", "1970-01-02"): [(DAY, DAY + 4), (DAY + 5, DAY + 14)],
+    }
+
+
+def parts(store: Store) -> list[tuple[tuple[str, str], list[DataFile]]]:
+    return list(store.read().partitions().items())
+
+
+def test_a_batch_that_is_in_is_not_taken_again(store: Store) -> None:
+    before = store.read()
+    add_batch(store, 3, range(5))
+    assert store.read() == before
+
+
+def test_compaction_leaves_one_file_a_day_in_order_and_all_events(
+    spark: SparkSession, store: Store
+) -> None:
+    done = compact_archive(spark, store.path)
+    assert (done.merged, done.made, done.rows, done.removed) == (5, 2, 40, 0)
+    assert [len(files) for _, files in parts(store)] == [1, 1]
+    frame = read_archive(spark, store.path)
+    assert numbers(frame) == EXPECTED
+    ticks = [row.tick for row in frame.where("date = '1970-01-01'").select("tick").collect()]
+    assert ticks == sorted(ticks)
+    assert compact_archive(spark, store.path).merged == 0
+
+
+def test_who_began_to_read_before_a_compaction_reads_on(spark: SparkSession, store: Store) -> None:
+    early = read_archive(spark, store.path)
+    compact_archive(spark, store.path)
+    add_batch(store, 4, range(DAY + 100, DAY + 101))
+    assert numbers(early) == EXPECTED
+    assert numbers(read_archive(spark, store.path)) == [*EXPECTED, DAY + 100]
+
+
+def test_a_crash_before_the_switch_changes_nothing_and_the_next_compaction_does_all(
+    spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = store.read()
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_link", crashing())
+        with pytest.raises(Crash):
+            compact_archive(spark, store.path)
+    assert store.read() == before
+    assert numbers(read_archive(spark, store.path)) == EXPECTED
+    assert compact_archive(spark, store.path).merged == 5
+    assert numbers(read_archive(spark, store.path)) == EXPECTED
+
+
+def test_a_crash_between_two_switches_leaves_all_events(
+    spark: SparkSession, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, calls = Store._link, []
+
+    def once(self: Store, manifest: Manifest) -> bool:
+        calls.append(manifest)
+        if len(calls) > 1:
+            raise Crash
+        return whole(self, manifest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_link", once)
+        with pytest.raises(Crash):
+            compact_archive(spark, store.path)
+    assert [len(files) for _, files in parts(store)] == [1, 2]
+    assert numbers(read_archive(spark, store.path)) == EXPECTED
+
+
+def test_a_batch_that_comes_during_a_compaction_stays(store: Store) -> None:
+    (group, _) = small_groups(store.read(), 10**9, 2)
+    new = merged(str(store.data), group)
+    add_batch(store, 4, range(30, 40))
+    store.change(lambda now: now.with_replaced(group, new, 0.0))
+    assert store.read().rows == 50
+
+
+def test_of_two_compactions_of_the_same_files_the_second_is_dropped(store: Store) -> None:
+    (group, _) = small_groups(store.read(), 10**9, 2)
+    first, second = (merged(str(store.data), group) for _ in range(2))
+    assert store.change(lambda now: now.with_replaced(group, first, 0.0))
+    assert store.change(lambda now: now.with_replaced(group, second, 0.0)) is None
+    assert store.read().rows == 40
+
+
+def test_a_file_that_is_not_where_the_driver_looks_is_no_part_of_an_archive(store: Store) -> None:
+    (_, files), *_ = parts(store)
+    store.check(files)
+    (store.data / files[0].path).write_bytes(b"cut")
+    with pytest.raises(UsageError, match="executors share"):
+        store.check(files)
+
+
+def test_changes_at_the_same_time_are_all_made(store: Store) -> None:
+    def add(place: int) -> None:
+        file = DataFile(f"{place}.parquet", "quotes", "1970-01-01", 1, 1, place, place)
+        store.change(lambda now: msgspec.structs.replace(now, files=(*now.files, file)))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(40)))
+    assert len(store.read().files) == 5 + 40
+
+
+def test_cleaning_removes_what_was_replaced_long_ago_and_nothing_that_is_named(
+    spark: SparkSession, store: Store
+) -> None:
+    compact_archive(spark, store.path)
+    assert store.clean(keep_s=3_600) == []
+    assert len(store.clean(keep_s=0)) == 5
+    assert not store.read().removed
+    assert store.clean(keep_s=0) == []
+    assert numbers(read_archive(spark, store.path)) == EXPECTED
+
+
+def test_groups_are_of_small_neighbours_and_no_larger_than_the_target() -> None:
+    sizes = [10, 10, 90, 10, 30, 30, 30, 45]
+    files = tuple(
+        DataFile(f"{place}", "quotes", "1970-01-01", 1, size, place, place)
+        for place, size in enumerate(sizes)
+    )
+    found = small_groups(Manifest(files=files), 100, 2)
+    assert [[each.bytes for each in group] for group in found] == [[10, 10], [10, 30, 30, 30]]
+
+
+def test_a_manifest_that_is_damaged_or_of_a_newer_program_is_named(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.create(Manifest())
+    path = tmp_path / "_manifest" / "00000002.json"
+    path.write_text("{")
+    with pytest.raises(DamagedError, match="is no manifest"):
+        store.read()
+    path.write_bytes(msgspec.json.encode(Manifest(format=99, version=2)))
+    with pytest.raises(NewerFormatError):
+        store.read()
+
+
+def test_an_archive_at_a_url_is_refused() -> None:
+    with pytest.raises(UsageError, match="not at a URL"):
+        Store("s3://bucket/archive")
+    assert FILE.names[0] == "tick"

@@ -1,0 +1,460 @@
+"""Audits from logs: the same as the demo's own audit, to the event, and what it cannot know left alone."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
+
+from gapless.audit import AuditOptions, AuditWriter
+from gapless.audit.records import (
+    Acked,
+    Confirmed,
+    Delivered,
+    Ended,
+    GapTold,
+    Opened,
+    Published,
+    Stored,
+    Switched,
+)
+from gapless.cli.main import main
+from gapless.client.sync import connect_sync
+from gapless.core.errors import UsageError
+from gapless.core.ids import PubendId
+from gapless.demo import records as demo
+from gapless.demo.audit import audit as demo_audit
+from gapless.demo.workload import BLUE, DESK_FIRST, DESK_LATER, EVERYTHING, LARGE, TESTS, quotes
+from gapless.spark.jobs.audit import AuditReport, AuditRow, audit
+from gapless.spark.jobs.audit_logs import kept_facts
+from gapless.testing import SyncOverlay
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COUNTS = ("owed", "delivered", "lost", "duplicates", "out_of_order", "spurious", "gaps")
+EXCHANGES = {"nyse": "NYSE", "lse": "LSE"}
+
+
+class Watcher(NamedTuple):
+    name: str
+    filter: str
+    durable: bool = False
+    total: bool = False
+    later: str = ""
+
+
+WATCHERS = (
+    Watcher("tape", EVERYTHING.text),
+    Watcher("blue", BLUE.text),
+    Watcher("desk", DESK_FIRST.text, durable=True, later=DESK_LATER.text),
+    Watcher("ledger", LARGE.text, durable=True, total=True),
+)
+
+
+class Traffic:
+    """Made-up traffic, written down twice: as the demo does, and as brokers and clients do."""
+
+    def __init__(self, directory: Path, seed: int, *, faults: bool = True) -> None:
+        self.dice = random.Random(seed)
+        self.faults = faults
+        self.now = time.time_ns() // 1_000
+        self.published: list[demo.Published] = []
+        self.notes: dict[str, list[demo.Note]] = {}
+        options = AuditOptions(directory=str(directory), segment_bytes=4_096)
+        self.broker = AuditWriter(options, "broker", "b1", cell="c1")
+        self.client = AuditWriter(options, "client", "all")
+
+    def run(self, count: int = 300) -> None:
+        start = self.now
+        streams = {name: quotes(place, self.dice) for name, place in EXCHANGES.items()}
+        for number in range(1, count + 1):
+            self.publish(number, self.dice.choice([*streams]), streams)
+        for watcher in WATCHERS:
+            self.watch(watcher, start)
+        self.broker.close()
+        self.client.close()
+
+    def publish(self, number: int, pubend: str, streams: dict[str, Iterator[Any]]) -> None:
+        self.now += self.dice.randrange(1, 50)
+        quote = next(streams[pubend])
+        one = demo.Published(f"feed-{pubend}", number, pubend, quote, self.now, "ok", self.now)
+        self.published.append(one)
+        stream = PubendId(pubend)
+        self.broker.add(Published(stream, one.publisher, number, [self.now], [quote]))
+        self.broker.add(Stored(stream, self.now))
+        self.client.add(Confirmed(stream, one.publisher, number, [self.now]))
+        self.broker.flush()
+
+    def watch(self, watcher: Watcher, start: int) -> None:
+        places = dict.fromkeys(EXCHANGES, start)
+        middle = self.published[len(self.published) // 2].tick
+        notes: list[demo.Note] = [
+            demo.Opened(watcher.filter, "total" if watcher.total else "publisher", places, start)
+        ]
+        self.client.add(
+            Opened(
+                watcher.name,
+                watcher.name,
+                "b1",
+                watcher.filter,
+                watcher.durable,
+                watcher.total,
+                ids(places),
+            )
+        )
+        if watcher.later:
+            switch = dict.fromkeys(EXCHANGES, middle)
+            notes.append(demo.Switched(watcher.later, switch))
+            self.client.add(Switched(watcher.name, watcher.name, watcher.later, ids(switch)))
+        for one in self.delivered(watcher, middle):
+            notes.append(
+                demo.Delivered(
+                    one.publisher, one.number, one.pubend, one.tick, one.attributes, self.now
+                )
+            )
+            run = (PubendId(one.pubend), [one.tick], [one.number])
+            self.client.add(Delivered(watcher.name, watcher.name, [run]))
+            self.client.flush()
+        if self.faults and watcher.name == "blue":
+            notes.append(demo.GapMet("nyse", start - 9, start - 5))
+            told = GapTold(watcher.name, watcher.name, PubendId("nyse"), start - 9, start - 5)
+            self.client.add(told)
+        last = ids(dict.fromkeys(EXCHANGES, self.now))
+        self.client.add(Ended(watcher.name, watcher.name, last))
+        self.notes[watcher.name] = notes
+
+    def delivered(self, watcher: Watcher, middle: int) -> list[demo.Published]:
+        """What comes, with losses, repetitions, wrong order and what nobody asked for."""
+
+        def wants(one: demo.Published) -> bool:
+            text = watcher.later if watcher.later and one.tick > middle else watcher.filter
+            return TESTS[text](one.attributes)
+
+        came = [one for one in self.published if wants(one)]
+        other = [one for one in self.published if not wants(one)]
+        if not self.faults:
+            return came
+        for _ in range(3):
+            came.pop(self.dice.randrange(len(came)))
+            came.insert(self.dice.randrange(len(came)), self.dice.choice(came))
+            if other:
+                came.insert(self.dice.randrange(len(came)), self.dice.choice(other))
+            place = self.dice.randrange(1, len(came))
+            came[place - 1 : place + 1] = reversed(came[place - 1 : place + 1])
+        return came
+
+
+def ids(places: dict[str, int]) -> list[tuple[PubendId, int]]:
+    return [(PubendId(name), tick) for name, tick in places.items()]
+
+
+def counts(row: Any) -> dict[str, int]:
+    return {name: getattr(row, name) for name in COUNTS}
+
+
+def agree(found: AuditReport, traffic: Traffic) -> None:
+    expected = demo_audit(traffic.published, traffic.notes, TESTS)
+    rows = {row.subscription.split("@")[0]: counts(row) for row in found.rows}
+    assert rows == {row.watcher: counts(row) for row in expected.rows}
+    assert counts(found.total) == counts(expected.total)
+    assert found.published == expected.published
+    assert found.is_clean == expected.is_clean
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_audit_of_logs_agrees_with_the_demos_audit_to_the_event(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    traffic = Traffic(tmp_path, seed)
+    traffic.run()
+    found = audit(spark, [tmp_path])
+    agree(found, traffic)
+    assert found.total.lost
+    assert found.total.out_of_order
+    assert found.examples
+
+
+def test_new_segments_are_taken_once_however_often_it_is_called(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    traffic = Traffic(tmp_path / "logs", 4)
+    for number in range(1, 60):
+        traffic.publish(number, "nyse", {"nyse": quotes("NYSE", traffic.dice)})
+    first = audit(spark, [tmp_path / "logs"], state=tmp_path / "state")
+    assert 0 < first.published <= 59
+    traffic.published.clear()
+    traffic.now += 1_000_000
+    traffic.run(200)
+    second = audit(spark, [tmp_path / "logs"], state=tmp_path / "state")
+    assert second == audit(spark, [tmp_path / "logs"])
+    assert second.published == 259
+    taken = kept_facts(spark, [tmp_path / "logs"], tmp_path / "state")
+    assert taken.where("kind = 'p'").count() == 259
+
+
+def real_traffic(directory: Path) -> None:
+    """A real overlay: a durable subscriber that leaves and returns, a filter that changes."""
+    with (
+        SyncOverlay("line:2", audit=directory) as overlay,
+        connect_sync(overlay.url("b1"), audit=directory) as near,
+        connect_sync(overlay.url("b2"), audit=directory) as far,
+        near.publisher("quotes") as publisher,
+    ):
+        with far.subscribe("n % 2 = 0", durable="even") as events:
+            while "quotes" not in events.position:
+                time.sleep(0.01)
+            publisher.publish_many({"n": n} for n in range(100))
+            for _ in range(20):
+                events.get()
+        overlay.restart("b1")
+        publisher.publish_many({"n": n} for n in range(100, 200))
+        with far.subscribe("n % 2 = 0", durable="even") as events:
+            for _ in range(80):
+                events.get()
+            events.set_filter("n % 3 = 0")
+            publisher.publish_many({"n": n} for n in range(200, 300))
+            for _ in range(33):
+                events.get()
+
+
+def test_real_traffic_over_a_crash_and_a_return_is_clean_and_all_is_accounted_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    real_traffic(tmp_path)
+    found = audit(spark, [tmp_path])
+    assert found.is_clean, found.examples
+    (row,) = found.rows
+    assert (row.side, row.owed, row.delivered) == ("client", 133, 133)
+    assert found.published == 300
+    by_brokers = tmp_path / "brokers"
+    by_brokers.mkdir()
+    for path in tmp_path.glob("broker-*"):
+        path.rename(by_brokers / path.name)
+    alone = audit(spark, [by_brokers])
+    assert alone.is_clean, alone.examples
+    assert (alone.rows[0].side, alone.rows[0].owed) == ("broker", 133)
+
+
+# --- what cannot be known --------------------------------------------------------------------------
+
+
+class Story:
+    """A subscription of everything on a pubend of its own, with logs of its own."""
+
+    def __init__(self, directory: Path, name: str, *, durable: bool = False) -> None:
+        self.begin = self.now = time.time_ns() // 1_000
+        self.options = AuditOptions(directory=str(directory))
+        self.name = name
+        self.pubend = PubendId(name)
+        self.durable = durable
+        self.broker = AuditWriter(self.options, "broker", f"broker of {name}")
+        self.client = AuditWriter(self.options, "client", f"client of {name}")
+        self.number = 0
+
+    def publish(self, count: int) -> list[int]:
+        for _ in range(count):
+            self.number += 1
+            self.now += 10
+            attributes = [{"n": self.number}]
+            self.broker.add(Published(self.pubend, "p", self.number, [self.now], attributes))
+            self.broker.add(Stored(self.pubend, self.now))
+        return [*range(self.now - 10 * (count - 1), self.now + 1, 10)]
+
+    def open(self, after: int, visit: str = "1") -> None:
+        places = [(self.pubend, after)]
+        self.client.add(Opened(self.name, visit, "b1", "TRUE", self.durable, False, places))
+
+    def take(self, *ticks: int, visit: str = "1") -> None:
+        self.client.add(Delivered(self.name, visit, [(self.pubend, list(ticks), [])]))
+
+    def leave(self, tick: int, visit: str = "1") -> None:
+        self.client.add(Ended(self.name, visit, [(self.pubend, tick)]))
+
+    def end(self) -> None:
+        self.broker.close()
+        self.client.close()
+
+
+def tell_of_flights(directory: Path) -> None:
+    story = Story(directory, "flight")
+    story.open(story.begin)
+    ticks = story.publish(5)
+    story.take(*ticks[:3])
+    story.end()
+
+
+def tell_of_an_interrupted_writer(directory: Path) -> None:
+    story = Story(directory, "interrupted", durable=True)
+    story.open(story.begin)
+    ticks = story.publish(6)
+    story.take(*ticks[:2])
+    story.client.flush()
+    story.client.abandon()
+    story.client = AuditWriter(story.options, "client", "again")
+    story.open(ticks[3], "2")
+    story.take(*ticks[4:], visit="2")
+    story.end()
+
+
+def tell_of_a_skip(directory: Path) -> None:
+    story = Story(directory, "skip", durable=True)
+    story.open(story.begin)
+    ticks = story.publish(6)
+    story.take(*ticks[:2])
+    story.leave(ticks[1])
+    story.open(ticks[3], "2")
+    story.take(*ticks[4:], visit="2")
+    story.end()
+
+
+def tell_of_repetitions(directory: Path) -> None:
+    story = Story(directory, "repetition", durable=True)
+    story.open(story.begin)
+    ticks = story.publish(4)
+    story.take(*ticks)
+    story.client.add(Acked(story.name, "1", [(story.pubend, ticks[1])]))
+    story.leave(ticks[3])
+    story.open(ticks[0], "2")
+    story.take(*ticks[1:], visit="2")
+    story.end()
+
+
+def tell_of_a_dead_broker(directory: Path) -> None:
+    story = Story(directory, "death")
+    story.open(story.begin)
+    (first,) = story.publish(1)
+    story.broker.add(Published(story.pubend, "p", 2, [first + 10, first + 11], [{}, {}]))
+    story.client.add(Confirmed(story.pubend, "p", 2, [first + 10]))
+    story.broker.flush()
+    story.broker.abandon()
+    story.take(first)
+    story.leave(first + 100)
+    story.client.close()
+
+
+def tell_of_an_unlogged_event(directory: Path) -> None:
+    story = Story(directory, "unlogged")
+    (tick,) = story.publish(1)
+    story.client.add(Confirmed(story.pubend, "p", 1, [tick, tick + 1]))
+    story.end()
+
+
+def tell_of_old_events(directory: Path) -> None:
+    story = Story(directory, "old")
+    story.open(0)
+    (tick,) = story.publish(1)
+    story.take(5, tick, tick + 1)
+    story.end()
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> AuditReport:
+    """One audit of all stories: they have nothing in common but the directory."""
+    directory = tmp_path_factory.mktemp("stories")
+    for tell in (
+        tell_of_flights,
+        tell_of_an_interrupted_writer,
+        tell_of_a_skip,
+        tell_of_repetitions,
+        tell_of_a_dead_broker,
+        tell_of_an_unlogged_event,
+        tell_of_old_events,
+    ):
+        tell(directory)
+    return audit(spark, [directory])
+
+
+def row(report: AuditReport, name: str) -> AuditRow:
+    return next(each for each in report.rows if each.subscription.split("@")[0] == name)
+
+
+def test_what_is_behind_the_last_that_came_is_in_flight(told: AuditReport) -> None:
+    found = row(told, "flight")
+    assert (found.owed, found.lost, found.in_flight) == (3, 0, 2)
+
+
+def test_what_an_interrupted_writer_may_have_known_is_not_called_lost(told: AuditReport) -> None:
+    found = row(told, "interrupted")
+    assert (found.lost, found.in_flight, found.owed) == (0, 2, 4)
+
+
+def test_what_is_skipped_between_visits_that_ended_in_order_is_lost(told: AuditReport) -> None:
+    assert row(told, "skip").lost == 2
+
+
+def test_what_comes_again_is_a_repetition_unless_it_was_acknowledged(told: AuditReport) -> None:
+    found = row(told, "repetition")
+    assert (found.duplicates, found.repeated, found.delivered) == (1, 2, 5)
+
+
+def test_events_of_a_broker_that_died_are_owed_if_somebody_was_told(told: AuditReport) -> None:
+    found = row(told, "death")
+    assert (found.lost, found.owed, told.unsure) == (1, 2, 2)
+
+
+def test_what_was_acknowledged_and_is_in_no_log_is_told(told: AuditReport) -> None:
+    assert told.unlogged == 1
+    assert not told.is_clean
+
+
+def test_what_is_older_than_the_log_is_not_judged(told: AuditReport) -> None:
+    found = row(told, "old")
+    assert (found.unjudged, found.spurious) == (1, 1)
+
+
+def test_without_attributes_the_events_are_needed(spark: SparkSession, tmp_path: Path) -> None:
+    story = Story(tmp_path, "bare")
+    story.open(story.begin)
+    tick = story.now + 1
+    story.broker.add(Published(story.pubend, "p", 1, [tick]))
+    story.broker.add(Stored(story.pubend, tick))
+    story.take(tick)
+    story.end()
+    with pytest.raises(Exception, match="without attributes"):
+        audit(spark, [tmp_path])
+    columns = "pubend string, tick long, attributes string"
+    events = spark.createDataFrame([("bare", tick, "{}")], columns)
+    assert audit(spark, [tmp_path], events=events).total.owed == 1
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+
+def test_the_command_tells_a_clean_log_from_one_that_is_not(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    Traffic(good, 5, faults=False).run(80)
+    Traffic(bad, 6).run(80)
+    assert main(["spark", "audit", str(good), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["clean"] is True
+    assert found["total"]["lost"] == 0
+    assert main(["spark", "audit", str(tmp_path / "b*")]) == 1
+    said = capsys.readouterr().out
+    assert "never came" in said
+    assert "came twice" in said
+    assert main(["spark", "audit", str(tmp_path / "none")]) == 2
+    assert "no directory of an audit log" in capsys.readouterr().err
+
+
+def test_where_nothing_was_written_nothing_can_be_audited(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="there is no segment"):
+        audit(spark, [tmp_path])
+    with pytest.raises(UsageError, match="no segment of an audit log has ended"):
+        audit(spark, [tmp_path], state=tmp_path / "state")

@@ -1,0 +1,210 @@
+"""Sweeps: the verdicts of the local runner, one table, and no task left behind."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
+
+import msgspec
+import pyarrow.parquet as pq
+
+from gapless.cli import spark_sessions as room
+from gapless.cli.main import main
+from gapless.core.errors import UsageError
+from gapless.sim.campaign import run_many
+from gapless.sim.runner import Result
+from gapless.spark.jobs.dealing import deal
+from gapless.spark.jobs.experiments import Point, grid, load, parse_axis, read_points
+from gapless.spark.jobs.plotting import Plot, lines_of
+from gapless.spark.jobs.shipping import packed, ready_executors
+from gapless.spark.jobs.sweeping import Sweep, sweep, sweep_seeds
+from tests.spark.experiments import HERE, LOSSY
+from tests.spark.rows import until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands use the session of the tests, and leave it running."""
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
+
+
+def timeless(result: Result) -> Result:
+    """A result without what differs between two runs of the same."""
+    return msgspec.structs.replace(result, seconds=0.0)
+
+
+def test_seeds_have_the_results_of_the_local_runner_in_the_same_order(spark: SparkSession) -> None:
+    seeds = (0, 11, 2, 9, 10)  # small ones
+    found = sweep_seeds(spark, seeds)
+    assert list(map(timeless, found.results)) == list(map(timeless, run_many(seeds)))
+    assert [row["seed"] for row in found.sweep.rows] == list(seeds)
+
+
+@pytest.mark.usefixtures("command")
+def test_a_failing_seed_is_printed_exactly_as_by_the_local_runner(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["--seeds", "3", "--start", "7", "--machine", LOSSY]
+    local = main(["sim", "run", *arguments])
+    expected = capsys.readouterr().out
+    assert main(["spark", "sweep", *arguments]) == local == 1
+    found = capsys.readouterr().out
+    assert expected.count("  lost at ") == 3
+    assert without_speed(found) == without_speed(expected)
+
+
+def without_speed(text: str) -> list[str]:
+    """The lines but the one that tells how fast it was."""
+    return [line for line in text.splitlines() if not line.startswith("steps")]
+
+
+@pytest.mark.usefixtures("command")
+def test_seeds_as_json_are_the_report_of_the_local_runner_and_are_kept(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ["--seeds", "2", "--start", "9", "--json"]
+    assert main(["sim", "run", *arguments]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    assert main(["spark", "sweep", *arguments, "--out", str(tmp_path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    del found["summary"]["steps_per_second"], expected["summary"]["steps_per_second"]
+    assert found == expected
+    table = pq.read_table(tmp_path / "results.parquet")
+    assert table.column("seed").to_pylist() == [9, 10]
+    assert set(table.column("verdict").to_pylist()) == {"ok"}
+
+
+def test_a_missing_machine_is_said_before_anything_is_begun(spark: SparkSession) -> None:
+    with pytest.raises(UsageError, match="there is no machine"):
+        sweep_seeds(spark, range(1), "nowhere:Machine")
+
+
+def test_an_experiment_over_a_grid_is_one_table_and_names_where_it_failed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    points = grid({"width": [1, 2], "height": [3, 13, 4]})
+    seen: list[Any] = []
+    found = sweep(spark, f"{HERE}:area", points, watch=lambda each: seen.append(each.place))
+    assert seen == list(range(6))
+    assert [(row["width"], row["height"], row["area"]) for row in found.rows] == [
+        (1, 3, 3),
+        (1, 4, 4),
+        (2, 3, 6),
+        (2, 4, 8),
+    ]
+    assert [each.point["width"] for each in found.failures] == [1, 2]
+    assert {each.error for each in found.failures} == {"ValueError: unlucky"}
+    files = found.save(tmp_path, [Plot.parse("height:area:width")])
+    assert pq.read_table(files[0]).column("area").to_pylist() == [3, 4, 6, 8]
+
+
+@pytest.mark.usefixtures("command")
+def test_the_command_prints_the_table_draws_and_fails_if_a_point_failed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    arguments = ["spark", "sweep", "--experiment", f"{HERE}:area", "--grid", "width=1..3"]
+    out = ["--out", str(tmp_path), "--plot", "width:area"]
+    assert main([*arguments, "--grid", "height=2", *out]) == 0
+    assert "width" in capsys.readouterr().out
+    assert (tmp_path / "area-over-width.png").read_bytes().startswith(b"\x89PNG")
+    assert main([*arguments, "--grid", "height=13"]) == 1
+    assert "failed at {'width': 1, 'height': 13}: ValueError: unlucky" in capsys.readouterr().out
+
+
+def test_a_row_that_is_not_flat_is_a_failure_that_says_so(spark: SparkSession) -> None:
+    found = sweep(spark, f"{HERE}:nested", [{"n": 1}])
+    assert "rows are flat" in found.failures[0].error
+
+
+def test_whoever_stops_listening_cancels_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    points: list[Point] = [{"n": n, "traces": str(tmp_path)} for n in range(8)]
+    listening = deal(spark, load(f"{HERE}:linger"), points)
+    assert next(listening).point["n"] == 0
+    listening.close()  # type: ignore[attr-defined]  # deal is a generator
+    tracker = spark.sparkContext.statusTracker()
+    until(lambda: not tracker.getActiveJobsIds(), "the job is cancelled")
+    assert len(list(tmp_path.iterdir())) <= 4
+    assert spark.range(3).count() == 3
+
+
+@pytest.mark.usefixtures("command")
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "either --seeds or an --experiment"),
+        (["--experiment", "nowhere:f", "--grid", "a=1"], "there is no experiment nowhere:f"),
+        (["--experiment", f"{HERE}:area"], "needs points"),
+        (["--experiment", f"{HERE}:area", "--grid", "a"], "is no axis"),
+        (["--seeds", "1", "--plot", "a:b"], "--out"),
+        (["--seeds", "1", "--plot", "a", "--out", "x"], "is no plot"),
+    ],
+)
+def test_a_wrong_command_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
+) -> None:
+    assert main(["spark", "sweep", *arguments]) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_a_task_that_dies_ends_the_sweep_with_a_line_that_says_so(spark: SparkSession) -> None:
+    with pytest.raises(UsageError, match=r"^Spark ended the sweep: .*exited") as caught:
+        sweep(spark, f"{HERE}:die", [{"n": 1}])
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_axes_are_numbers_ranges_words_and_texts() -> None:
+    assert parse_axis("a=1, 2.5 ,3..5,true,line") == ("a", [1, 2.5, 3, 4, 5, True, "line"])
+
+
+def test_all_wrong_points_of_a_file_are_named_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "points"
+    path.write_text('{"a": 1}\n\n[1]\n{"a": 2}\n{"a": {}}\nno\n')
+    with pytest.raises(UsageError) as caught:
+        read_points(path)
+    assert [line.split(":")[0].strip() for line in str(caught.value).splitlines()[1:]] == [
+        "line 3",
+        "line 5",
+        "line 6",
+    ]
+
+
+def test_a_plot_of_a_column_that_is_not_there_names_those_that_are() -> None:
+    with pytest.raises(UsageError, match="no column c; there are a, b"):
+        lines_of([{"a": 1, "b": 2}], Plot("a", "c"))
+
+
+def test_a_column_of_several_kinds_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="column 'a'"):
+        Sweep("x:y", [{"a": 1}, {"a": "b"}], []).save(tmp_path)
+
+
+def test_in_a_local_session_nothing_is_shipped(spark: SparkSession) -> None:
+    assert not ready_executors(spark)
+    with zipfile.ZipFile(packed()) as shipped:
+        assert "gapless/spark/jobs/dealing.py" in shipped.namelist()
+
+
+def test_the_session_of_a_command_is_over_when_it_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    stopped: list[bool] = []
+    monkeypatch.setattr(type(spark), "stop", lambda _: stopped.append(True))
+
+    def interrupted() -> None:
+        with room.session(str(spark.sparkContext.master), "test"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert stopped

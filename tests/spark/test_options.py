@@ -1,0 +1,110 @@
+"""Options say what they may be when they are wrong."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from gapless.core.errors import UsageError
+from gapless.spark.columns import Column, Kind
+from gapless.spark.offsets import Offset
+from gapless.spark.options import Options, parse_options
+
+SERVERS = {"servers": "gapless://127.0.0.1:7400"}
+
+
+def parsed(**given: str) -> Options:
+    return parse_options({**SERVERS, **given})
+
+
+def test_the_shortest_query_reads_everything() -> None:
+    options = parsed()
+    assert (options.filter, options.pubends, options.start) == ("TRUE", (), None)
+
+
+@pytest.mark.parametrize("text", ["gapless://a,b:7500", "gapless://a, gapless://b:7500/"])
+def test_servers_are_urls_or_one_url_with_several_places(text: str) -> None:
+    assert parse_options({"servers": text}).servers == ("gapless://a:7400", "gapless://b:7500")
+
+
+def test_the_case_of_a_name_does_not_count() -> None:
+    assert parsed(MAXEVENTSPERTRIGGER="5").events_max == 5
+    assert parsed(onrelease="skip").on_release == "skip"
+
+
+def test_columns_have_types() -> None:
+    assert parsed(columns="symbol STRING, `unit price`: double").columns == (
+        Column("symbol", Kind.STRING),
+        Column("unit price", Kind.DOUBLE),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("latest", "latest"),
+        ("earliest", "earliest"),
+        ('{"quotes": 1700}', {"quotes": 1700}),
+        ('{"positions": {"quotes": 1700}, "skipped": {"quotes": 3}}', {"quotes": 1700}),
+        ("quotes:1700,orders:5", {"quotes": 1700, "orders": 5}),
+        ("2026-01-31T08:00:00Z", datetime(2026, 1, 31, 8, tzinfo=UTC)),
+    ],
+)
+def test_a_place_is_a_word_a_position_or_a_time(text: str, expected: object) -> None:
+    assert parsed(start=text).start == expected
+    assert parsed(end=text).end == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"server": "x"}, "no option 'server'; there are .*servers"),
+        ({"path": "x"}, "no path: name the pubends with the option pubends"),
+        ({"servers": "http://x"}, "option servers: 'http://x' is no address"),
+        ({"servers": "gapless://x:99999"}, "option servers: .*'99999' is no port"),
+        ({"filter": "price >"}, "option filter: expected a value after '>'"),
+        ({"pubends": " , "}, "option pubends: name some pubends"),
+        ({"columns": "symbol"}, "option columns: cannot read 'symbol'"),
+        ({"columns": "a STRING, a LONG"}, "option columns: 'a' is declared twice"),
+        ({"columns": "tick LONG"}, "option columns: every row has a column 'tick' already"),
+        ({"columns": "a DECIMAL"}, "option columns: 'a' cannot be 'DECIMAL'; .*STRING, BIGINT"),
+        ({"start": "yesterday"}, "option start: 'yesterday' is neither 'latest', 'earliest'"),
+        ({"start": "2026-01-31T08:00:00"}, "option start: .*has no time zone"),
+        ({"end": '{"quotes": -1}'}, "option end: .*-1 is no tick of quotes"),
+        ({"end": "{1}"}, "option end: '.1.' is neither"),
+        ({"maxEventsPerTrigger": "0"}, "option maxEventsPerTrigger: '0' is no number from 1 on"),
+        ({"partitionBytes": "many"}, "option partitionBytes: 'many' is no number"),
+        ({"reader": ""}, "option reader: a reader needs a name"),
+        ({"onRelease": "ignore"}, "option onRelease: 'ignore' is neither 'fail' nor 'skip'"),
+        ({"deadline": "-1"}, "option deadline: '-1' is no time in seconds above 0"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_it_may_be(given: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_options({**SERVERS, **given})
+
+
+def test_servers_must_be_given() -> None:
+    with pytest.raises(UsageError, match="option servers is missing"):
+        parse_options({})
+
+
+def test_options_of_streams_are_refused_in_a_batch_and_the_other_way_round() -> None:
+    with pytest.raises(UsageError, match="maxEventsPerTrigger is for streaming"):
+        parsed(maxEventsPerTrigger="5").refuse_for("batch")
+    with pytest.raises(UsageError, match="option reader is for streaming"):
+        parsed(reader="desk").refuse_for("batch")
+    with pytest.raises(UsageError, match=r"option end is for batches.*availableNow"):
+        parsed(end="latest").refuse_for("streaming")
+
+
+def test_an_offset_comes_back_from_a_checkpoint_as_it_was() -> None:
+    offset = Offset({"b": 2, "a": 1}, {"a": 7})
+    assert list(offset.stored()["positions"]) == ["a", "b"]
+    assert Offset.of(offset.stored()) == Offset({"a": 1, "b": 2}, {"a": 7})
+
+
+def test_a_checkpoint_of_another_source_is_refused() -> None:
+    with pytest.raises(UsageError, match="checkpoint has no position of gapless"):
+        Offset.of({"topic": {"0": 5}})

@@ -1,0 +1,331 @@
+"""The sink: rows become events, each once, whatever fails; what does not fit names its column."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from time import sleep
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
+
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from gapless.client import Event
+from gapless.errors import GaplessError
+from gapless.messages.records import StagedRecord
+from tests.spark.rows import PATIENCE_S, Stream, numbers, until
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def events(stream: Stream, pubend: str = "copies") -> list[Event]:
+    """What is in a log."""
+    return list(stream.session.read(pubend))
+
+
+def values(stream: Stream, name: str = "n", pubend: str = "copies") -> list[Any]:
+    """An attribute of all that is in a log, in order."""
+    return [each.attributes[name] for each in events(stream, pubend)]
+
+
+def write(stream: Stream, frame: DataFrame, **options: Any) -> None:
+    """Write a frame once."""
+    chosen = {"servers": stream.servers, "pubend": "copies", "deadline": 30, **options}
+    given = {name: value for name, value in chosen.items() if value is not None}
+    frame.write.format("gapless").options(**given).mode("append").save()
+
+
+class Copy:
+    """A query that copies quotes to copies."""
+
+    def __init__(self, stream: Stream, directory: Path, **options: Any) -> None:
+        self.stream = stream
+        self.checkpoint = directory / "checkpoint"
+        self.frame = stream.stream(start="earliest", pubends="quotes", maxEventsPerTrigger=50)
+        self.options = {"servers": stream.servers, "pubend": "copies", "deadline": 30, **options}
+
+    def run(self) -> Any:
+        """Copy what is there now."""
+        writer = self.frame.writeStream.format("gapless").options(**self.options)
+        writer = writer.option("checkpointLocation", str(self.checkpoint))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(PATIENCE_S)
+        return query
+
+
+def staged_at(stream: Stream) -> list[StagedRecord]:
+    """What is staged at the broker."""
+    overlay: Any = stream.overlay
+    batches = overlay._overlay.node("b1").broker.stagers.staging._batches.values()
+    return [chunk for batch in batches for chunk in batch.chunks.values()]
+
+
+# --- rows to events ----------------------------------------------------------------------------------
+
+
+def test_columns_become_attributes_and_null_is_left_out(stream: Stream) -> None:
+    rows = [("IBM", 91.5, 7, True, "text"), (None, None, None, None, None)]
+    schema = "symbol STRING, price DOUBLE, n INT, hot BOOLEAN, payload STRING"
+    write(stream, stream.spark.createDataFrame(rows, schema).coalesce(1))
+    found = [(each.attributes, each.payload) for each in events(stream)]
+    assert found == [({"symbol": "IBM", "price": 91.5, "n": 7, "hot": True}, b"text"), ({}, b"")]
+    (writer,) = {each.publisher for each in events(stream)}
+    assert writer.startswith("spark-")
+
+
+def test_what_the_source_has_read_can_be_written_as_it_was(stream: Stream) -> None:
+    stream.publish(range(20))
+    write(stream, stream.load(columns="n LONG").drop("n"))
+    originals = [(each.attributes, each.payload) for each in events(stream, "quotes")]
+    assert [(each.attributes, each.payload) for each in events(stream)] == originals
+
+
+def test_a_column_may_say_to_which_pubend_a_row_goes(stream: Stream) -> None:
+    rows = [("one" if n % 3 else "other", n) for n in range(30)]
+    frame = stream.spark.createDataFrame(rows, "pubend STRING, n INT").coalesce(1)
+    write(stream, frame, pubend=None)
+    assert values(stream, pubend="one") == [n for n in range(30) if n % 3]
+    assert values(stream, pubend="other") == [n for n in range(30) if not n % 3]
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "told"),
+    [
+        ("n DATE", {}, "column 'n' is DATE"),
+        ("n INT", {"advertisement": "n > 10"}, "does not match the pubend's advertisement"),
+    ],
+)
+def test_what_does_not_fit_is_told_by_spark(
+    stream: Stream, schema: str, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(PySparkException, match=told):
+        write(stream, stream.spark.createDataFrame([(None,)], schema), **options)
+
+
+def test_a_log_is_not_overwritten(stream: Stream) -> None:
+    frame = stream.spark.createDataFrame([(1,)], "n INT")
+    chosen = {"servers": stream.servers, "pubend": "copies"}
+    with pytest.raises(PySparkException, match="what is in a log stays there"):
+        frame.write.format("gapless").options(**chosen).mode("overwrite").save()
+
+
+# --- batches -----------------------------------------------------------------------------------------
+
+
+def test_partitions_come_in_order_each_in_the_order_of_its_rows(stream: Stream) -> None:
+    write(stream, stream.spark.range(0, 5_000, numPartitions=4))
+    assert values(stream, "id") == [*range(5_000)]
+    assert [each.sequence for each in events(stream)] == [*range(1, 5_001)]
+
+
+def test_a_numbered_write_is_done_once_however_often_it_is_run(stream: Stream) -> None:
+    for _ in range(2):
+        write(stream, stream.spark.range(10), writer="daily", batch="20260131")
+    write(stream, stream.spark.range(10, 12), writer="daily", batch="20260201")
+    assert sorted(values(stream, "id")) == [*range(12)]
+
+
+def test_writes_without_a_number_are_writes_of_their_own(stream: Stream) -> None:
+    for _ in range(2):
+        write(stream, stream.spark.range(2), writer="daily")
+    assert sorted(values(stream, "id")) == [0, 0, 1, 1]
+
+
+def failing_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give all rows of a partition, and fail behind them in the first attempt of the second one."""
+    yield from batches
+    context = TaskContext.get()
+    assert context is not None
+    if context.partitionId() == 1 and context.attemptNumber() == 0:
+        raise ValueError("planned")
+
+
+def failing_always(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give all rows of a partition, and fail behind them in the second one."""
+    yield from batches
+    context = TaskContext.get()
+    assert context is not None
+    if context.partitionId() == 1:
+        sleep(0.5)  # the other one is through by then
+        raise ValueError("planned")
+
+
+def test_a_task_that_fails_and_runs_again_writes_its_rows_once(stream: Stream) -> None:
+    frame = stream.spark.range(0, 6_000, numPartitions=2)
+    write(stream, frame.mapInArrow(failing_once, frame.schema))
+    assert values(stream, "id") == [*range(6_000)]
+    assert staged_at(stream) == []
+
+
+def test_a_write_that_fails_for_good_leaves_no_trace(stream: Stream) -> None:
+    frame = stream.spark.range(0, 6_000, numPartitions=2)
+    with pytest.raises(PySparkException, match="planned"):
+        write(stream, frame.mapInArrow(failing_always, frame.schema))
+    assert events(stream) == []
+    until(lambda: staged_at(stream) == [], "what was staged is dropped")
+
+
+# --- streams -----------------------------------------------------------------------------------------
+
+
+def test_a_stream_is_copied_in_order_and_goes_on_with_its_checkpoint(
+    stream: Stream, tmp_path: Path
+) -> None:
+    stream.publish(range(120))
+    copy = Copy(stream, tmp_path, writer="copier")
+    query = copy.run()
+    assert sorted(values(stream)) == [*range(120)]
+    assert {each.publisher for each in events(stream)} == {f"copier-{query.id}"}
+    stream.publish(range(120, 150))
+    copy.run()
+    assert values(stream) == [*range(150)]
+
+
+def test_a_driver_that_dies_between_our_commit_and_sparks_own_writes_the_batch_once(
+    stream: Stream, tmp_path: Path
+) -> None:
+    stream.publish(range(120))
+    copy = Copy(stream, tmp_path)
+    copy.run()
+    last = max((copy.checkpoint / "commits").glob("[0-9]*"), key=lambda each: int(each.name))
+    last.unlink()  # so that Spark does not know that this batch was written
+    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+    stream.publish(range(120, 130))
+    copy.run()
+    assert values(stream) == [*range(130)]
+    assert staged_at(stream) == []
+
+
+def test_a_new_checkpoint_begins_anew_also_under_the_same_name(
+    stream: Stream, tmp_path: Path
+) -> None:
+    stream.publish(range(10))
+    for name in ("one", "other"):
+        Copy(stream, tmp_path / name, writer="copier").run()
+    assert sorted(values(stream)) == sorted([*range(10)] * 2)
+
+
+def test_a_stream_with_an_option_of_batches_is_refused(stream: Stream, tmp_path: Path) -> None:
+    stream.publish(range(3))
+    with pytest.raises(PySparkException, match="option batch is for batch writes"):
+        Copy(stream, tmp_path, writer="w", batch=1).run()
+
+
+# --- drivers that die --------------------------------------------------------------------------------
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DRIVER = """
+import sys
+from gapless.spark.session import spark_session
+
+servers, directory = sys.argv[1:]
+spark = spark_session("local[2]", settings={"spark.log.level": "OFF"})
+frame = spark.readStream.format("gapless").option("servers", servers).option("pubends", "quotes")
+frame = frame.option("start", "earliest").option("maxEventsPerTrigger", "20").load()
+writer = frame.writeStream.format("gapless").option("servers", servers).option("pubend", "copies")
+writer.option("checkpointLocation", directory + "/checkpoint").start().awaitTermination()
+"""
+
+
+def start_driver(servers: str, directory: Path) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-c", DRIVER, servers, str(directory)],
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_in_the_middle_of_a_batch_writes_every_row_once(
+    stream: Stream, tmp_path: Path
+) -> None:
+    stream.publish(range(600))
+    commits = tmp_path / "checkpoint" / "commits"
+    for wanted in (2, 5):
+        driver = start_driver(stream.servers, tmp_path)
+        try:
+            until(lambda: len([*commits.glob("[0-9]*")]) >= wanted, "some batches")  # noqa: B023
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+    assert len(events(stream)) < 600, "the driver was quicker than the kill"
+    copy = Copy(stream, tmp_path)
+    copy.run()
+    assert values(stream) == [*range(600)]
+
+
+# --- brokers that die --------------------------------------------------------------------------------
+
+
+class Chaos(threading.Thread):
+    """Kills the broker and starts it again, until it is told to stop."""
+
+    def __init__(self, stream: Stream, *, every_s: float) -> None:
+        super().__init__()
+        self._stream = stream
+        self._every_s = every_s
+        self._over = threading.Event()
+        self.kills = 0
+
+    def run(self) -> None:
+        while not self._over.wait(self._every_s):
+            self._stream.overlay.kill("b1")
+            self.kills += 1
+            sleep(0.1)
+            self._stream.overlay.restart("b1")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self.join()
+
+
+def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give rows so that the broker can die in between."""
+    for batch in batches:
+        for place in range(0, batch.num_rows, 500):
+            sleep(0.05)
+            yield batch.slice(place, 500)
+
+
+def test_a_broker_that_dies_again_and_again_while_rows_are_written(stream: Stream) -> None:
+    frame = stream.spark.range(0, 20_000, numPartitions=2)
+    with Chaos(stream, every_s=0.25) as chaos:
+        write(stream, frame.mapInArrow(slowly, frame.schema))
+    assert chaos.kills >= 3
+    assert values(stream, "id") == [*range(20_000)]
+
+
+def test_a_broker_that_dies_again_and_again_while_batches_are_committed(
+    stream: Stream, tmp_path: Path
+) -> None:
+    stream.publish(range(400))
+    copy = Copy(stream, tmp_path)
+    with Chaos(stream, every_s=0.4) as chaos:
+        for _ in range(3):
+            try:
+                copy.run()
+                break
+            except (PySparkException, GaplessError):
+                continue  # a query may give up, and goes on from its checkpoint
+    assert chaos.kills >= 3
+    copy.run()
+    assert values(stream) == [*range(400)]
+    assert numbers(stream.load(pubends="copies")) == [*range(400)]

@@ -1,0 +1,224 @@
+"""Batches: what is read is what was published, between two places, wherever it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import EqualTo
+from pyspark.sql.datasource import Filter as Predicate
+
+from gapless.core.parameters import Parameters
+from gapless.spark.source import GaplessSource
+from gapless.testing import SyncOverlay
+from tests.spark.rows import COLUMNS, Stream, event, numbers, until
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession) -> Iterator[Stream]:
+    """A line of two brokers with a pubend at each, which these tests only read."""
+    with (
+        SyncOverlay("line:2") as overlay,
+        Stream(spark, overlay) as made,
+        Stream(spark, overlay, "b2") as other,
+    ):
+        made.publish(range(300))
+        other.publish(range(1_000, 1_100), "orders")
+        both = overlay.url("b1", "b2")
+        made.servers = both
+        until(lambda: knows_both(both), "both pubends are known at the first broker")
+        yield made
+
+
+def knows_both(servers: str) -> bool:
+    from gapless.spark.network import Network
+
+    network = Network(tuple(f"gapless://{each}" for each in servers[10:].split(",")), 10.0)
+    try:
+        return len(network.pubends()) == 2
+    finally:
+        network.close()
+
+
+def test_a_row_is_an_event(filled: Stream) -> None:
+    row = filled.load(pubends="quotes").where("n = 7").collect()[0]
+    assert json.loads(row.attributes) == event(7)[0]
+    assert bytes(row.payload) == event(7)[1]
+    assert (row.pubend, row.symbol, row.price, row.sequence) == ("quotes", "S7", 3.5, 8)
+    published = next(filled.session.read("quotes", wanted="n = 7"))
+    assert (row.tick, row.publisher) == (published.tick, published.publisher)
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=row.tick)
+    assert row.timestamp == moment.replace(tzinfo=None)
+
+
+def test_all_pubends_of_the_overlay_are_read_by_default(filled: Stream) -> None:
+    assert numbers(filled.load()) == [*range(300), *range(1_000, 1_100)]
+
+
+def test_pubends_can_be_chosen(filled: Stream) -> None:
+    assert numbers(filled.load(pubends="orders")) == list(range(1_000, 1_100))
+
+
+def test_a_filter_is_evaluated_at_the_brokers(filled: Stream) -> None:
+    assert numbers(filled.load(filter="symbol = 'IBM' AND n < 50")) == [0, 10, 20, 30, 40]
+
+
+def test_a_pubend_is_read_from_its_own_broker(filled: Stream) -> None:
+    source = GaplessSource({"servers": filled.servers})
+    parts = source.reader(source.schema()).partitions()
+    where = {each.part.pubend: each.part.where for each in parts}  # type: ignore[attr-defined]
+    assert where == {
+        "quotes": (filled.overlay.url("b1"),),
+        "orders": (filled.overlay.url("b2"),),
+    }
+
+
+def test_a_pubend_whose_broker_is_no_server_is_read_through_another(filled: Stream) -> None:
+    servers = filled.overlay.url("b1")
+    assert numbers(filled.load(servers=servers, pubends="orders")) == list(range(1_000, 1_100))
+
+
+def test_what_does_not_match_never_leaves_the_broker(filled: Stream) -> None:
+    source = GaplessSource({"servers": filled.servers, "columns": COLUMNS, "pubends": "quotes"})
+    reader = source.reader(source.schema())
+    pushed: list[Predicate] = [EqualTo(("symbol",), "IBM")]
+    assert list(reader.pushFilters(pushed)) == []
+    rows = [batch.num_rows for part in reader.partitions() for batch in reader.read(part)]
+    assert sum(rows) == 30
+
+
+def test_a_busy_pubend_is_read_in_parallel(stream: Stream) -> None:
+    stream.publish_all([({"n": n}, b"x" * 2_000) for n in range(1_000)])
+    frame = stream.load(partitionBytes=400_000)
+    assert 3 <= frame.rdd.getNumPartitions() <= 10
+    assert numbers(frame) == list(range(1_000))
+
+
+def test_a_batch_lies_between_two_positions_and_is_the_same_each_time(filled: Stream) -> None:
+    ticks = [each.tick for each in filled.session.read("quotes")]
+    start, end = json.dumps({"quotes": ticks[99]}), json.dumps({"quotes": ticks[199]})
+    frames = [filled.load(pubends="quotes", start=start, end=end) for _ in range(2)]
+    found = [sorted(frame.collect()) for frame in frames]
+    assert found[0] == found[1]
+    assert [row.n for row in found[0]] == list(range(100, 200))
+
+
+def test_of_a_pubend_that_the_end_does_not_name_nothing_is_read(filled: Stream) -> None:
+    ticks = [each.tick for each in filled.session.read("quotes")]
+    assert numbers(filled.load(end=f"quotes:{ticks[4]}")) == [0, 1, 2, 3, 4]
+
+
+def test_a_batch_can_begin_and_end_at_a_time(filled: Stream) -> None:
+    ticks = [each.tick for each in filled.session.read("quotes")]
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=ticks[150])
+    later = filled.load(pubends="quotes", start=moment.isoformat())
+    earlier = filled.load(pubends="quotes", end=moment.isoformat())
+    assert numbers(later) == list(range(150, 300))
+    assert numbers(earlier) == list(range(150))
+
+
+def test_from_latest_on_a_batch_is_empty(filled: Stream) -> None:
+    assert filled.load(start="latest").count() == 0
+
+
+def test_where_an_event_is_narrows_what_is_read(filled: Stream) -> None:
+    ticks = [each.tick for each in filled.session.read("quotes")]
+    frame = filled.load().where(f"pubend = 'quotes' AND tick > {ticks[9]} AND tick <= {ticks[12]}")
+    assert numbers(frame) == [10, 11, 12]
+
+
+def test_a_schema_of_the_users_own_has_only_what_it_names(filled: Stream) -> None:
+    reader = filled.spark.read.format("gapless").option("servers", filled.servers)
+    frame = reader.schema("n LONG, tick LONG, missing STRING").load()
+    assert frame.columns == ["n", "tick", "missing"]
+    assert frame.where("n < 3 AND missing IS NULL").count() == 3
+
+
+def test_sql_reads_it_without_any_registration(filled: Stream) -> None:
+    filled.spark.sql(
+        f"CREATE TEMPORARY VIEW quotes USING gapless OPTIONS (servers '{filled.servers}', "
+        "columns 'n LONG', pubends 'quotes')"
+    )
+    try:
+        assert filled.spark.sql("SELECT max(n) FROM quotes").collect()[0][0] == 299
+    finally:
+        filled.spark.catalog.dropTempView("quotes")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"filters": "x"}, "there is no option 'filters'; there are columns"),
+        ({"filter": "price >"}, "option filter: expected a value after '>'"),
+        ({"columns": "price DECIMAL"}, "option columns: 'price' cannot be 'DECIMAL'"),
+        ({"pubends": "nothing"}, "there is no log of nothing; the overlay has orders, quotes"),
+        ({"start": '{"trades": 5}'}, "a position names trades, and the query reads orders"),
+        ({"end": f'{{"quotes": {2**61}}}'}, "option end: 23058430092136939.. is ahead of quotes"),
+        ({"reader": "desk"}, "option reader is for streaming"),
+        ({"servers": "gapless://127.0.0.1:1", "deadline": "0.5"}, "no broker greeted within 0.5 s"),
+    ],
+)
+def test_an_error_of_the_user_is_readable(
+    filled: Stream, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PySparkException, match=message):
+        filled.load(**options).count()
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("tick STRING", "column 'tick' is BIGINT, not STRING"),
+        ("price DECIMAL(5,2)", r"column 'price' cannot be DECIMAL\(5,2\); an attribute is STRING"),
+        ("at TIMESTAMP", "column 'at' cannot be TIMESTAMP"),
+    ],
+)
+def test_a_schema_that_cannot_be_is_refused(filled: Stream, schema: str, message: str) -> None:
+    reader = filled.spark.read.format("gapless").option("servers", filled.servers)
+    with pytest.raises(PySparkException, match=message):
+        reader.schema(schema).load().count()
+
+
+# --- what is released ----------------------------------------------------------------------------------
+
+BRIEF = Parameters(retention_s=1, aet_ms=500)
+
+
+def released(stream: Stream) -> int:
+    """Publish, wait until that is gone, publish more; return the last tick that is gone."""
+    stream.publish(range(50))
+    until(lambda: gone(stream) > 0 and not list(stream.session.read("quotes")), "it is released")
+    stream.publish(range(50, 60))
+    return gone(stream)
+
+
+def gone(stream: Stream) -> int:
+    from gapless.spark.network import Network
+
+    network = Network((stream.servers,), 10.0)
+    try:
+        return network.extent("quotes", "TRUE").gone
+    finally:
+        network.close()
+
+
+def test_what_is_released_is_an_error_or_is_skipped_as_the_user_says(spark: SparkSession) -> None:
+    with SyncOverlay(parameters=BRIEF) as overlay, Stream(spark, overlay) as stream:
+        released(stream)
+        early = '{"quotes": 5}'
+        with pytest.raises(
+            PySparkException, match="the log of quotes no longer has the ticks from 6"
+        ):
+            stream.load(start=early).count()
+        skipping = stream.load(start=early, onRelease="skip")
+        earliest = stream.load(start="earliest")
+        assert set(numbers(skipping)) <= set(range(50, 60))
+        assert set(numbers(earliest)) <= set(range(50, 60))

@@ -1,0 +1,202 @@
+"""Streams: every event once, from a position on, with limits, across restarts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
+
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import SparkSession
+
+from gapless.core.parameters import Parameters
+from gapless.spark.offsets import Offset
+from gapless.testing import SyncOverlay
+from tests.spark.rows import COLUMNS, Sink, Stream, until
+
+
+def end_of(query: Any) -> Offset:
+    """Where the last batch of a query ended."""
+    return Offset.of(json.loads(query.lastProgress["sources"][0]["endOffset"]))
+
+
+def sizes(query: Any) -> list[int]:
+    """How many rows the batches of a query had."""
+    return [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
+
+
+def test_a_stream_has_what_comes_while_it_runs(stream: Stream, tmp_path: Path) -> None:
+    stream.publish(range(10))
+    sink = Sink(stream.stream(start="earliest", filter="n % 2 = 0"), tmp_path)
+    query = sink.start()
+    try:
+        until(lambda: sink.numbers() == [0, 2, 4, 6, 8], "what was there")
+        stream.publish(range(10, 20))
+        until(lambda: sink.numbers() == list(range(0, 20, 2)), "what came later")
+    finally:
+        query.stop()
+
+
+def test_a_stream_begins_at_the_latest_by_default(stream: Stream, tmp_path: Path) -> None:
+    stream.publish(range(10))
+    sink = Sink(stream.stream(), tmp_path)
+    query = sink.start()
+    try:
+        until(lambda: query.lastProgress is not None, "the query has begun")
+        stream.publish(range(10, 15))
+        until(lambda: sink.numbers() == list(range(10, 15)), "what came later")
+    finally:
+        query.stop()
+
+
+def test_silence_makes_no_batches(stream: Stream, tmp_path: Path) -> None:
+    stream.publish(range(5))
+    sink = Sink(stream.stream(start="earliest", filter="n < 5"), tmp_path)
+    query = sink.start()
+    try:
+        until(lambda: sink.numbers() == list(range(5)), "what was there")
+        batches = len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")))
+        stream.publish(range(5, 30))
+        until(lambda: not query.status["isDataAvailable"], "the stream is idle")
+        assert len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*"))) == batches
+    finally:
+        query.stop()
+
+
+def test_available_now_ends_and_the_next_run_goes_on(stream: Stream, tmp_path: Path) -> None:
+    stream.publish(range(20))
+    sink = Sink(stream.stream(start="earliest"), tmp_path)
+    sink.run()
+    assert sink.numbers() == list(range(20))
+    stream.publish(range(20, 30))
+    stream.publish(range(100, 110), "later")
+    sink.run()
+    assert sink.numbers() == [*range(30), *range(100, 110)]
+    sink.run()
+    assert sink.numbers() == [*range(30), *range(100, 110)]
+
+
+def test_a_limit_holds_for_every_batch_and_all_pubends_have_a_share(
+    stream: Stream, tmp_path: Path
+) -> None:
+    stream.publish(range(100))
+    stream.publish(range(1_000, 1_010), "few")
+    frame = stream.stream(start="earliest", maxEventsPerTrigger=30)
+    sink = Sink(frame, tmp_path)
+    query = sink.run()
+    assert sink.numbers() == [*range(100), *range(1_000, 1_010)]
+    assert max(sizes(query)) == 30
+    assert sum(sizes(query)) == 110
+    assert len(sizes(query)) == 4
+
+
+def test_a_limit_counts_only_what_matches(stream: Stream, tmp_path: Path) -> None:
+    stream.publish(range(200))
+    frame = stream.stream(start="earliest", maxEventsPerTrigger=7, filter="symbol = 'IBM'")
+    sink = Sink(frame, tmp_path)
+    assert sizes(sink.run()) == [7, 7, 6]
+    assert sink.numbers() == list(range(0, 200, 10))
+
+
+def test_a_batch_is_the_same_when_it_is_read_again(stream: Stream) -> None:
+    from gapless.spark.source import GaplessSource
+
+    stream.publish(range(50))
+    source = GaplessSource({"servers": stream.servers, "columns": COLUMNS, "start": "earliest"})
+
+    def batch(start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+        reader = source.streamReader(source.schema())
+        parts = reader.partitions(start, end)
+        rows = [row for part in parts for each in reader.read(part) for row in each.to_pylist()]
+        reader.stop()
+        return rows
+
+    reader = source.streamReader(source.schema())
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    reader.stop()
+    first = batch(start, end)
+    stream.publish(range(50, 60))
+    assert batch(start, end) == first
+    assert [row["n"] for row in first] == list(range(50))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"end": "latest"}, "option end is for batches.*availableNow"),
+        ({"maxEventsPerTrigger": "none"}, "option maxEventsPerTrigger: 'none' is no number"),
+        ({"pubends": "nothing"}, "there is no log of nothing"),
+    ],
+)
+def test_an_error_of_the_user_is_readable(
+    stream: Stream, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PySparkException, match=message):
+        Sink(stream.stream(**options), tmp_path).run()
+
+
+# --- what is released, and what is kept ---------------------------------------------------------------
+
+BRIEF = Parameters(retention_s=1, aet_ms=500, ack_ms=100, linger_s=1)
+
+
+def numbers_in(stream: Stream) -> set[object]:
+    """The numbers of the events that the log still has."""
+    return {each.attributes["n"] for each in stream.session.read("quotes")}
+
+
+def test_a_stream_that_comes_too_late_fails_or_counts_what_it_skips(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with SyncOverlay(parameters=BRIEF) as overlay, Stream(spark, overlay) as stream:
+        for each in ("failing", "skipping"):
+            (tmp_path / each).mkdir()
+        stream.publish(range(10))
+        failing = Sink(stream.stream(start="earliest"), tmp_path / "failing")
+        skipping = Sink(stream.stream(start="earliest", onRelease="skip"), tmp_path / "skipping")
+        failing.run()
+        skipping.run()
+        stream.publish(range(10, 20))
+        until(lambda: not numbers_in(stream), "it is released")
+        with pytest.raises(StreamingQueryException, match="the log of quotes no longer has"):
+            failing.run()
+        query = skipping.run()
+        assert end_of(query).skipped["quotes"] > 0
+        assert set(skipping.numbers()) <= set(range(20))
+
+
+def test_a_log_is_kept_for_a_reader_until_it_commits(spark: SparkSession, tmp_path: Path) -> None:
+    with SyncOverlay(parameters=BRIEF) as overlay, Stream(spark, overlay) as stream:
+        stream.publish(range(1))
+        options = {"start": "latest", "reader": "archive", "maxEventsPerTrigger": 10}
+        sink = Sink(stream.stream(filter="kind IS NULL", **options), tmp_path)
+        sink.run()
+        stream.publish(range(10, 30))
+        with stream.session.publisher("other", advertisement="kind = 'other'") as publisher:
+            publisher.publish({"kind": "other"})
+        until(lambda: not list(stream.session.read("other")), "what nobody keeps is released")
+        assert numbers_in(stream) >= set(range(10, 30))
+        sink.run()
+        assert sink.numbers() == list(range(10, 30))
+        until(lambda: not numbers_in(stream) & set(range(20)), "what is committed is released")
+        # a commit comes one batch late, so the last one is still there
+        assert numbers_in(stream) == set(range(20, 30))
+
+
+def test_a_reader_that_is_there_says_where_a_new_query_begins(
+    stream: Stream, tmp_path: Path
+) -> None:
+    stream.publish(range(10))
+    options = {"start": "earliest", "reader": "archive", "maxEventsPerTrigger": 5}
+    first = Sink(stream.stream(**options), tmp_path / "first")
+    first.run()
+    assert first.numbers() == list(range(10))
+    second = Sink(stream.stream(**options), tmp_path / "second")
+    second.run()
+    # a commit comes one batch late: what the last batch had is read again
+    assert second.numbers() == list(range(5, 10))
