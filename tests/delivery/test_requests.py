@@ -28,9 +28,13 @@ class Pubend:
         self.at_once = at_once
         self.asked: list[Any] = []
         self.waiting: list[Callable[[], None]] = []
+        self.damaged: set[Tick] = set()
+        """Where nothing can be read."""
 
     def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
-        reply = ReadReply(STOCKS, request.request, way_back(request), (), request.high, 99, 0, 0)
+        fault = "a row is damaged" if request.low in self.damaged else ""
+        done = request.low - 1 if fault else request.high
+        reply = ReadReply(STOCKS, request.request, way_back(request), (), done, 99, 0, 0, fault)
         self._do(request, lambda: then(reply))
 
     def release_hold(self, hold: HoldId, then: Callable[[], None]) -> None:
@@ -402,6 +406,37 @@ def test_a_read_asked_for_in_an_answer_goes_behind_those_that_wait() -> None:
         net.requests["a"].read(STOCKS, "a > 1", 1, high, hold=None, then=more)
     net.run(50)
     assert order == [1, 2, 100, 100]
+
+
+def test_a_read_that_cannot_go_on_keeps_no_other_back_and_is_tried_again() -> None:
+    # P8: what is damaged may stay so for ever
+    net = Net(parameters=Parameters(reads_per_shb_max=1))
+    net.pubend.damaged = {1, 2}
+    reads = [net.read(low, low) for low in (1, 2, 3)]
+    net.run()
+    assert [bool(answers) for _, answers in reads] == [False, False, True]
+    asked = len(net.pubend.asked)
+    net.run(4_000)
+    assert {read.low for read in net.pubend.asked[asked:]} == {1, 2}
+    assert len(net.pubend.asked) - asked <= 8, "not again and again at once"
+    net.pubend.damaged = set()
+    net.run(6_000)
+    assert all(answers for _, answers in reads)
+    assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
+
+
+def test_a_read_that_gave_way_can_be_cancelled() -> None:
+    net = Net(parameters=Parameters(reads_per_shb_max=1))
+    net.pubend.damaged = {1, 2}
+    errands = [net.read(low, low)[0] for low in (1, 2)]
+    net.run()
+    for errand in errands:
+        errand.cancel()
+    asked = len(net.pubend.asked)
+    net.run(4_000)
+    assert len(net.pubend.asked) == asked
+    assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
+    assert net.read(3, 3)[0].has_turn
 
 
 def test_a_cancelled_errand_is_not_called_back_and_not_repeated() -> None:

@@ -53,6 +53,7 @@ from gapless.messages.records import (
     Erase,
     LogRow,
     MemberRecord,
+    PackedRow,
     PubendRecord,
     PublisherRecord,
     RegimeRecord,
@@ -144,7 +145,11 @@ class Pubend(StreamEnd):
     # --- reading the log ---------------------------------------------------------------------
 
     def pieces_between(
-        self, low: Tick, high: Tick, then: Callable[[list[Piece], Tick], None]
+        self,
+        low: Tick,
+        high: Tick,
+        then: Callable[[list[Piece], Tick], None],
+        bytes_max: int = 0,
     ) -> None:
         """Read the log from ``low``; call back with pieces and the tick that they reach.
 
@@ -163,20 +168,46 @@ class Pubend(StreamEnd):
 
         def fetched(event: Fetched) -> None:
             rows: tuple[LogRow, ...] = event.rows
-            whole = event.complete and event.damaged is None
-            done = high if whole else (min(high, rows[-1].last) if rows else low - 1)
-            if event.damaged is not None:
-                self._note_damage(event.damaged, done + 1)
-            # what was released meanwhile may be trimmed: it is gone, not silent (A14)
+            start, done = self._reached(event, low, high)
             released = self._record.released
-            start = max(low, released + 1)
             found = [
                 each for row in rows for each in row.publications if start <= each.tick <= done
             ]
             then(exact_pieces(self.regimes, released, start, done, found), done)
 
-        bytes_max = self._context.parameters.read_chunk_bytes
-        self._context.fetch(self._record.pubend, low, high, bytes_max, fetched)
+        most = max(bytes_max, self._context.parameters.read_chunk_bytes)
+        self._context.fetch(self._record.pubend, low, high, most, fetched)
+
+    def rows_between(
+        self,
+        low: Tick,
+        high: Tick,
+        then: Callable[[tuple[PackedRow, ...], Tick, Tick], None],
+        bytes_max: int,
+    ) -> None:
+        """Read the log from ``low`` as it was written; call back with rows that touch the range.
+
+        Also from which tick on they count, and up to which one there is nothing else.
+        """
+        low, high = max(low, self._record.released + 1), min(high, self.top)
+        if low > high:
+            then((), low, high)
+            return
+
+        def fetched(event: Fetched) -> None:
+            then(event.rows, *self._reached(event, low, high))
+
+        self._context.fetch(self._record.pubend, low, high, bytes_max, fetched, packed=True)
+
+    def _reached(self, event: Fetched, low: Tick, high: Tick) -> tuple[Tick, Tick]:
+        """Return between which ticks the rows that were read tell all; note damage."""
+        rows: tuple[LogRow | PackedRow, ...] = event.rows
+        whole = event.complete and event.damaged is None
+        done = high if whole else (min(high, rows[-1].last) if rows else low - 1)
+        if event.damaged is not None:
+            self._note_damage(event.damaged, done + 1)
+        # what was released meanwhile may be trimmed: it is gone, not silent (A14)
+        return max(low, self._record.released + 1), done
 
     def _note_damage(self, damaged: str, low: Tick) -> None:
         """The first row from a tick on cannot be read; of several the last one met is shown."""

@@ -23,7 +23,7 @@ from gapless.core.machine import Context, Timer
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
 from gapless.messages.requests import Done, HoldId, Leave, Read, ReadReply, ReleaseHold
-from gapless.messages.streams import Member
+from gapless.messages.streams import Member, ReadForm
 
 __all__ = ["Errand", "Hosted", "Requests", "way_back"]
 
@@ -92,6 +92,8 @@ class Errand:
         self.turn = number
         """Modulo ``_TURNS`` what the id of the next attempt is."""
         self.is_read = False
+        self.has_turn = False
+        """Whether it counts among the reads that are under way (``reads_per_shb_max``)."""
         self.is_sent = False
         """Whether the last attempt went to somebody."""
         self.pause_us = 0
@@ -142,6 +144,8 @@ class Requests:
         hold_tick: Tick | None = None,
         newcomer: Member | None = None,
         fault: Callable[[str], None] = _nobody_told,
+        bytes_max: int = 0,
+        form: ReadForm = ReadForm.EVENTS,
     ) -> Errand:
         """Read the log of a pubend (R48); the answer may end below ``high``.
 
@@ -149,7 +153,7 @@ class Requests:
         (R49). A ``newcomer`` is a host that asks since when it was known (R46). Above ``reads_per_shb_max`` under way for a pubend a read waits for its turn. While the
         log cannot be read at ``low``, ``fault`` is told why, and the read goes on (P8).
         """
-        bytes_max = self._context.parameters.read_chunk_bytes
+        most = bytes_max if bytes_max > 0 else self._context.parameters.read_chunk_bytes
         above = max(0, low - 1) if hold_tick is None else hold_tick
 
         def made(number: int) -> Read:
@@ -162,9 +166,10 @@ class Requests:
                 low,
                 high,
                 hold,
-                bytes_max,
+                most,
                 above,
                 newcomer,
+                form,
             )
 
         errand = self._errand(pubend, made, then, fault)
@@ -288,7 +293,12 @@ class Requests:
             self._reading.get(pubend, 0) < self._context.parameters.reads_per_shb_max
         ):
             self._reading[pubend] = self._reading.get(pubend, 0) + 1
-            self._start(waiting.pop(next(iter(waiting))))
+            errand = waiting.pop(next(iter(waiting)))
+            errand.has_turn = True
+            if errand.number in self._active:
+                self._attempt(errand)  # it gave way, and goes on
+            else:
+                self._start(errand)
         if not waiting:
             self._queue.pop(pubend, None)
 
@@ -320,7 +330,18 @@ class Requests:
         self._context.mark("request repeated")
         longest = us(ms=self._context.parameters.retry_max_ms)
         errand.pause_us = max(errand.pause_us, min(2 * errand.pause_us, longest))
-        self._attempt(errand)
+        if errand.is_read and not errand.has_turn:
+            self._queue.setdefault(errand.pubend, {})[errand.number] = errand
+            self._start_reads(errand.pubend)
+        else:
+            self._attempt(errand)
+
+    def _give_way(self, errand: Errand) -> None:
+        """Let others read while the log cannot be read where this one is: it may be so for ever."""
+        if errand.has_turn:
+            errand.has_turn = False
+            self._reading[errand.pubend] -= 1
+            self._start_reads(errand.pubend)
 
     def _serve_own(self, errand: Errand, request: _Request) -> None:
         hosted = self._hosted(errand.pubend)
@@ -335,6 +356,7 @@ class Requests:
             self._context.mark("answer to another question")
         elif isinstance(reply, ReadReply) and reply.fault:
             errand.fault(reply.fault)
+            self._give_way(errand)
         else:
             self.end(errand)
             errand.finish(reply)
@@ -348,9 +370,7 @@ class Requests:
         errand.timer.cancel()
         for each in errand.ids:
             del self._by_id[each]
-        if errand.is_read:
-            self._reading[errand.pubend] -= 1
-            self._start_reads(errand.pubend)
+        self._give_way(errand)
 
     def _new_id(self, errand: Errand) -> int:
         """Return an id above all before, one further than the errand's last modulo ``_TURNS``."""

@@ -23,11 +23,12 @@ from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
 from gapless.delivery.knowledge import content_bytes, cut, filtered
+from gapless.delivery.packing import Picker, packed_ticks
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.requests import way_back
-from gapless.messages.records import Erase, HoldRecord, Store
+from gapless.messages.records import Erase, HoldRecord, PackedRow, Store
 from gapless.messages.requests import HoldId, Read, ReadReply
-from gapless.messages.streams import Piece
+from gapless.messages.streams import Piece, ReadForm
 
 __all__ = ["Serving"]
 
@@ -57,6 +58,8 @@ class Serving:
         self._pubend = pubend
         self._filters: dict[str, Filter] = {}
         """By their texts, the last used last."""
+        self._pickers: dict[str, Picker] = {}
+        """By the same texts, for reads in packed forms."""
         self._reading = 0
         self._released_holds: dict[HoldId, int] = {}
         """When each was released, the oldest first."""
@@ -130,45 +133,89 @@ class Serving:
 
     def _look(self, request: Read, wanted: Filter, then: Callable[[ReadReply], None]) -> None:
         pubend = self._pubend
+        bytes_max = self._bytes_max(request)
         is_empty = max(request.low, pubend.record.released + 1) > min(request.high, pubend.top)
 
-        def found(pieces: list[Piece], done: Tick) -> None:
+        def answer(reply: ReadReply) -> None:
             self._reading -= 1
-            reply = self._reply(request, wanted, pieces, max(done, request.low - 1))
             if reply.done < request.low and not is_empty:
                 self._context.mark("read that cannot go on")
                 fault = pubend.damage or "the log could not be read"
                 reply = replace(reply, fault=fault)
             then(reply)
 
-        pubend.pieces_between(request.low, request.high, found)
+        def found(pieces: list[Piece], done: Tick) -> None:
+            told, done = self._told(wanted, pieces, done, bytes_max)
+            answer(self._reply(request, wanted, done, pieces=tuple(told)))
 
-    def _reply(self, request: Read, wanted: Filter, pieces: list[Piece], done: Tick) -> ReadReply:
-        """Return the answer: exact up to ``done``, unless the limits end it before."""
-        released, gone = self._pubend.record.released, self._pubend.record.gone
-        if gone >= request.low and request.newcomer is None:
-            gone = self._pubend.gone_for(wanted)
+        def found_rows(rows: tuple[PackedRow, ...], low: Tick, done: Tick) -> None:
+            picked = self._picker(request.filter, wanted).pick(rows, low, done, bytes_max)
+            is_counted = request.form is ReadForm.TICKS
+            told = packed_ticks(picked.rows) if is_counted else picked.rows
+            answer(self._reply(request, wanted, picked.done, rows=told))
+
+        if request.form is ReadForm.EVENTS:
+            pubend.pieces_between(request.low, request.high, found, bytes_max)
+        else:
+            pubend.rows_between(request.low, request.high, found_rows, bytes_max)
+
+    def _bytes_max(self, request: Read) -> int:
+        """Return what an answer may have: more if it need not share a link with streams."""
+        parameters = self._context.parameters
+        is_here = request.asker == self._context.identity.broker
+        most = parameters.read_bytes_max if is_here else parameters.read_chunk_bytes
+        return max(0, min(request.bytes_max, max(most, parameters.read_chunk_bytes)))
+
+    def _told(
+        self, wanted: Filter, pieces: list[Piece], done: Tick, bytes_max: int
+    ) -> tuple[list[Piece], Tick]:
+        """Return what matches, and up to where that is exact: ``done``, unless the limits end it."""
         exact = [
             filtered(piece, lambda publication: wanted.matches(publication.attributes))
             for piece in pieces
         ]
-        events_max = self._context.parameters.frame_events_max
-        told = _bounded(exact, max(0, request.bytes_max), events_max)
+        parameters = self._context.parameters
+        chunks = max(1, bytes_max // max(1, parameters.read_chunk_bytes))
+        told = _bounded(exact, bytes_max, chunks * parameters.frame_events_max)
         if told and told[-1].high < exact[-1].high:
             done = told[-1].high
-        done = min(done, request.high)
+        return told, done
+
+    def _reply(
+        self,
+        request: Read,
+        wanted: Filter,
+        done: Tick,
+        *,
+        pieces: tuple[Piece, ...] = (),
+        rows: tuple[bytes, ...] = (),
+    ) -> ReadReply:
+        """Return the answer, which is exact up to ``done``."""
+        released, gone = self._pubend.record.released, self._pubend.record.gone
+        if gone >= request.low and request.newcomer is None:
+            gone = self._pubend.gone_for(wanted)
+        done = min(max(done, request.low - 1), request.high)
         if released >= request.low:
             done = max(done, released)
         return ReadReply(
             request.pubend,
             request.request,
             way_back(request),
-            tuple(told),
+            pieces,
             done,
             self._pubend.top,
             released,
             gone,
+            rows=rows,
         )
+
+    def _picker(self, text: str, wanted: Filter) -> Picker:
+        """Return what chooses by a filter; for as many as are kept parsed."""
+        found = self._pickers.get(text)
+        if found is None:
+            self._pickers = {each: kept for each, kept in self._pickers.items() if each in self._filters}
+            found = self._pickers[text] = Picker(wanted)
+        return found
 
     def _filter(self, text: str) -> Filter | None:
         """Return a filter from its text, None if it is none."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetch, Fetched, Write, Written
+from gapless.delivery.packing import packed
 from gapless.messages.records import Append, Change, Erase, LogRow, Record, Store, Trim
 
 if TYPE_CHECKING:
@@ -149,7 +150,9 @@ class Disk:
     def _fetched(self, process: Process, fetch: Fetch) -> None:
         if process.alive:
             found = self.read(fetch.pubend, fetch.low, fetch.high, fetch.bytes_max)
-            self._world.happen(process, Fetched(fetch.ticket, *found))
+            rows, *rest = found
+            told = tuple(map(packed, rows)) if fetch.packed else rows
+            self._world.happen(process, Fetched(fetch.ticket, told, *rest))
 
     def read(
         self, pubend: PubendId, low: int, high: int, bytes_max: int

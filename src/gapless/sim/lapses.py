@@ -85,7 +85,7 @@ def _any_session_publishes(original: Any) -> Any:
 def _damage_is_silent(original: Any) -> Any:
     """Take what lies behind a damaged row for silence."""
 
-    def pieces_between(self: Any, low: int, high: int, then: Any) -> None:
+    def pieces_between(self: Any, low: int, high: int, then: Any, bytes_max: int = 0) -> None:
         fetch = self._context.fetch
 
         def fetch_without_damage(
@@ -100,7 +100,7 @@ def _damage_is_silent(original: Any) -> Any:
 
         self._context.fetch = fetch_without_damage
         try:
-            original(self, low, high, then)
+            original(self, low, high, then, bytes_max)
         finally:
             self._context.fetch = fetch
 

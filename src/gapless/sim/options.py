@@ -207,7 +207,10 @@ def _also_staging(options: Options) -> Options:
     if random.random() >= STAGING_SHARE:
         return options
     rate = random.choice((5.0, 20.0)) * 0.1 / options.pace
-    return options.with_(stagers=random.randint(1, 2), stage_rate=rate)
+    limits = random.choice(({}, {}, {"staged_ttl_s": 1}, {"staged_bytes_max": 3_000}))
+    return options.with_(
+        stagers=random.randint(1, 2), stage_rate=rate, limits={**options.limits, **limits}
+    )
 
 
 def draw_ordinary(seed: int) -> Options:

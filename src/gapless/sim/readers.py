@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gapless.delivery.packing import unpack, unpack_ticks
 from gapless.messages.clients import ReadLog, ReadPart, Refused
+from gapless.messages.streams import Publication, ReadForm
 from gapless.sim.clients import Client
 from gapless.sim.oracle import Stream
 
@@ -29,12 +31,16 @@ class Reader(Client):
         filter_text: str,
         low: int,
         high: int,
+        bytes_max: int = 0,
+        form: ReadForm = ReadForm.EVENTS,
     ) -> None:
         super().__init__(world, truth, name, host)
         self.stream = stream
         self.filter = filter_text
         self.low = low
         self.high = high
+        self.bytes_max = bytes_max
+        self.form = form
         self.done = False
         self.read = 0
         self._request = 0
@@ -45,7 +51,11 @@ class Reader(Client):
 
     def _ask_on(self) -> None:
         self._request = self.next_request()
-        self.ask(ReadLog(self._request, self.stream.pubend, self.filter, self.low, self.high))
+        pubend, bytes_max, form = self.stream.pubend, self.bytes_max, self.form
+        request = ReadLog(
+            self._request, pubend, self.filter, self.low, self.high, bytes_max, form
+        )
+        self.ask(request)
 
     def take(self, notice: Any) -> None:
         """Check a part and ask on."""
@@ -72,16 +82,29 @@ class Reader(Client):
             for publication in stream.publications[stream.after(low) : stream.after(high)]
             if matches(publication.attributes)
         )
-        if part.publications != wanted:
-            missing = len(wanted) > len(part.publications)
+        expected, found = self._told(wanted), self._found(part)
+        if found != expected:
+            missing = len(expected) > len(found)
             world.violate(
                 "lost" if missing else "spurious",
-                f"{name}: {part.publications} instead of {wanted}",
+                f"{name}: {found} instead of {expected}",
             )
-        self.read += len(part.publications)
+        self.read += len(found)
         if high >= self.low:
             # what was read as silence stays silent (I1)
             stream.promised = max(stream.promised, high)
+
+    def _told(self, wanted: tuple[Publication, ...]) -> tuple[Any, ...]:
+        """Return what is told of publications in the form that was asked for."""
+        is_counted = self.form is ReadForm.TICKS
+        return tuple(each.tick for each in wanted) if is_counted else wanted
+
+    def _found(self, part: ReadPart) -> tuple[Any, ...]:
+        """Return what a part has, in whichever field its form has it."""
+        if self.form is ReadForm.EVENTS:
+            return (*part.publications, *part.rows)
+        rows = unpack_ticks(part.rows) if self.form is ReadForm.TICKS else unpack(part.rows)
+        return (*part.publications, *rows)
 
     def _finish(self) -> None:
         self.done = True

@@ -92,5 +92,41 @@ REGRESSIONS: tuple[Regression, ...] = (
             's":3600}'
         ),
     ),
+    Regression(
+        "a hold was let go before the end of its durable subscription was on disk",
+        json=(
+            '{"seed":3003,"cells":8,"shape":"fan","fan_out":3,"brokers_per_cell":1,"delta":1,"pac'
+            'e":0.1,"limits":{"cache_bytes":0,"frame_events_max":1,"publisher_window":1,"read_chu'
+            'nk_bytes":300,"sets_per_session_max":2},"network":"datagram","delay_us_min":200,"del'
+            'ay_us_max":10000,"duplicate":0.01,"half_open":0.0,"stall":0.3,"sync_us_min":20,"sync'
+            '_us_max":1000,"together":false,"survive":0.0,"torn":0.0,"clock_error_us":100000,"rat'
+            'es":{"crash":1.5,"crash inside a sync":4.0,"pause":0.5,"permanent cut":4.0,"clock ju'
+            'mp":1.5,"client loss":4.0},"quiet":0.1,"period_ms":200,"down_ms_min":0,"down_ms_max"'
+            ':50,"whole_core":1.0,"safety_ms":3000,"liveness_ms":45000,"operations_max":1000000,"'
+            'domain":4,"pubends":3,"publishers":2,"subscribers":4,"publish_rate":12.0,"batch_max"'
+            ':1,"churn_rate":3.0,"durable":0.5,"total":0.0,"past":0.6,"best_effort":0.3,"late_pub'
+            'ends":0.0,"outside":0.0,"widen_rate":0.0,"repeat_rate":0.0,"stagers":0,"stage_rate":'
+            '0.0,"amnesia":0.3,"reads":0.0,"roam":0.2,"credit_max":5,"expiry":false,"expiry_s":60'
+            '4800,"retention_s":1}'
+        ),
+    ),
+    Regression(
+        "a read at a damaged row kept back all others of its host",
+        json=(
+            '{"seed":490,"cells":4,"shape":"fan","fan_out":2,"brokers_per_cell":1,"delta":1,"pace'
+            '":0.1,"limits":{"curious_ranges_max":3,"frame_events_max":1,"nack_ranges_max":2,"pre'
+            'fetch_max":1,"read_chunk_bytes":300,"reads_per_shb_max":1,"table_conjunctions_max":1'
+            ',"backlog_bytes":0},"network":"session","delay_us_min":250,"delay_us_max":500,"dupli'
+            'cate":0.1,"half_open":0.3,"stall":0.8,"sync_us_min":100,"sync_us_max":2000,"together'
+            '":true,"survive":0.5,"torn":0.2,"clock_error_us":1000,"rates":{"crash":4.0,"pause":4'
+            '.0,"clock jump":0.5,"client loss":0.5,"damage":0.3},"quiet":0.4,"period_ms":200,"dow'
+            'n_ms_min":0,"down_ms_max":300,"whole_core":0.0,"safety_ms":3000,"liveness_ms":45000,'
+            '"operations_max":1000000,"domain":2,"pubends":2,"publishers":5,"subscribers":6,"publ'
+            'ish_rate":80.0,"batch_max":3,"churn_rate":6.0,"durable":0.0,"total":0.2,"past":0.6,"'
+            'best_effort":0.3,"late_pubends":0.3,"outside":0.0,"widen_rate":0.0,"repeat_rate":0.0'
+            ',"stagers":0,"stage_rate":0.0,"amnesia":0.3,"reads":0.0,"roam":0.0,"credit_max":1,"e'
+            'xpiry":false,"expiry_s":604800,"retention_s":0}'
+        ),
+    ),
 )
 """Newest last."""

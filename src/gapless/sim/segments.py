@@ -152,7 +152,8 @@ class View:
             if tick < self.base:
                 report("spurious", f"{pubend}: goes on after {tick}, before its start {self.base}")
         if self.known and tick <= self.cursor:
-            self._began(self.cursor, past=past, held=True)
+            if past or self.cursor != self.begun_at:  # else a gap it may hear of is still to come
+                self._began(self.cursor, past=past, held=True)
         elif self.known or self.first is None:
             self.place_at(tick, past=past, held=True)
         else:

@@ -317,9 +317,16 @@ class Stager(Client):
         if notice.request == self._opening:
             self.drop(away_us=50_000)
         elif notice.request in self._chunks or notice.request == self._request:
-            if self._has_cause():
+            limits = self.world.options.limits
+            late = self._batch in self._dropped or "staged_ttl_s" in limits
+            if "staged_bytes_max" in limits and notice.request in self._chunks:
+                del self._chunks[notice.request]
+                if self._phase is _Phase.STAGING:  # the first of its chunks that is refused
+                    self._phase = _Phase.DROPPING
+                    self._go_on()
+            elif self._has_cause():
                 self._finish()
-            elif self._phase is _Phase.COMMITTING and self._batch in self._dropped:
+            elif self._phase is _Phase.COMMITTING and late:
                 self._make()
             else:
                 name = f"{self.name}: batch {self._batch}"

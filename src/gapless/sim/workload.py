@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from gapless.content.values import Value
 from gapless.messages.clients import Begin, BeginKind, Order
 from gapless.messages.overlay import Quality
+from gapless.messages.streams import ReadForm
 from gapless.sim.drawing import draw_advertisement, draw_event, draw_filter
 from gapless.sim.publishers import PubendPlan, Publisher
 from gapless.sim.readers import Reader
@@ -29,6 +30,10 @@ __all__ = ["Workload"]
 
 SUBSCRIBERS_MAX = 24
 """Live subscriptions at once; an old one ends before a new one begins."""
+
+
+READ_BYTES = (0, 1, 300, 2**62)
+"""What readers want to have at once, in turn: what a broker thinks right, little, more than it gives."""
 
 
 class Workload:
@@ -190,6 +195,8 @@ class Workload:
             filter_text=draw_filter(random, self.options.domain),
             low=low,
             high=high,
+            bytes_max=READ_BYTES[len(self.readers) % len(READ_BYTES)],
+            form=ReadForm(len(self.readers) % len(ReadForm)),
         )
         self.readers.append(reader)
         reader.connect()

@@ -222,6 +222,38 @@ def test_a_hold_is_let_go_with_its_subscription() -> None:
     assert world.holds("p") == [], "asked for until it is done"
 
 
+def test_until_a_durable_subscription_is_gone_from_the_disk_its_hold_stays() -> None:
+    # I10: a crash before that brings the subscription back, and it needs what it needed
+    world, _, x = slow_reader(durable=True, prefetch_max=1, backlog_bytes=0)
+    world.stop_disk("n")
+    x.end()
+    world.run(s=2)
+    assert world.holds("p")
+    assert world.sent_over(ReleaseHold, "n", "p") == []
+    world.go_on_writing("n")
+    world.run(s=2)
+    assert world.holds("p") == []
+
+
+def test_until_a_durable_subscription_is_gone_from_the_disk_reports_leave_out_what_it_needs() -> (
+    None
+):
+    # I9, as above
+    world, ann = stage()
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    needed = ann.publish("e0")
+    world.run(s=1)
+    world.stop_disk("n")
+    x.end()
+    world.run(s=2)
+    assert reported(world) < needed
+    world.go_on_writing("n")
+    world.subscriber("n", "y", "TRUE")
+    world.run(s=2)
+    assert reported(world) >= needed
+
+
 def test_a_hold_is_let_go_when_a_client_goes_that_is_not_durable() -> None:
     world, _, x = slow_reader()
     x.leave()

@@ -34,7 +34,6 @@ from gapless.messages.clients import (
     Unsubscribe,
     Unsubscribed,
 )
-from gapless.messages.records import Erase, SubscriptionRecord
 
 __all__ = ["NEGATIVE", "Calls", "sought"]
 
@@ -245,16 +244,13 @@ class Calls:
 
     def _unsubscribe(self, client: str, call: Unsubscribe) -> None:
         found = self._host.subscriptions.get(call.subscription)
-        changes: tuple[Erase, ...] = ()
         if found is not None and self._is_older(client, found):
             self._refuse(client, call.request, _not_yours(call.subscription))
             return
         if found is not None:
             self.end(found)
-            if found.durable:
-                changes = (Erase(SubscriptionRecord.key_of(found.name)),)
         # also if there is none: it may have been ended by a call whose answer was lost
-        self._context.write(changes, lambda: self._context.tell(client, Unsubscribed(call.request)))
+        self._context.write((), lambda: self._context.tell(client, Unsubscribed(call.request)))
 
     def expire(self) -> None:
         """End durable subscriptions whose clients have not come back in time."""
@@ -263,13 +259,12 @@ class Calls:
             if subscription.client is None and away > us(s=subscription.expiry_s):
                 self._context.mark("durable subscription expired")
                 self.end(subscription)
-                self._context.write(
-                    (Erase(SubscriptionRecord.key_of(subscription.name)),), _nothing
-                )
 
     def end(self, subscription: Subscription) -> None:
-        """End a subscription; what is on disk of it is the caller's."""
+        """End a subscription, on disk too; until it is gone from there, the log is kept for it (I10)."""
         host = self._host
+        if subscription.durable:
+            host.keep_until_erased(subscription)
         if subscription.client is not None:
             self._by_client.get(subscription.client, {}).pop(subscription.name, None)
         subscription.forget_client()

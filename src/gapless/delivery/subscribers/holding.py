@@ -127,7 +127,9 @@ class Holding:
         """Let go what the record no longer names: a pubend does not answer for a hold that is gone."""
         former, self.former = self.former, []
         subscription = self._strand.subscription
-        if former and subscription.durable and subscription.stored and not subscription.ended:
+        if former and subscription.durable and subscription.ended:
+            self._host.context.write((), lambda: self._let_go(former))  # behind the erasure
+        elif former and subscription.durable and subscription.stored:
             self._host.save(subscription, lambda: self._let_go(former))
         else:
             self._let_go(former)

@@ -20,6 +20,7 @@ from gapless.content.matching import MatchIndex
 from gapless.core.ids import BrokerId, Join, PubendId, VirtualTime
 from gapless.core.machine import Context
 from gapless.core.parameters import us
+from gapless.core.ticks import Tick
 from gapless.delivery.feed import Candidate
 from gapless.delivery.istream import Account
 from gapless.delivery.requests import Requests
@@ -30,7 +31,7 @@ from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subend import Subend
 from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.clients import BeginKind, Cause, Ended, Order
-from gapless.messages.records import Erase, JoinRecord, Store
+from gapless.messages.records import Erase, JoinRecord, Store, SubscriptionRecord
 from gapless.messages.requests import HoldId
 from gapless.messages.streams import Publication, SetForget
 
@@ -96,6 +97,8 @@ class SubscriberHost:
         self._account = Account()
         self.backlog = Account()
         """What waits for slow clients beyond what always may."""
+        self.ending: list[dict[PubendId, Tick]] = []
+        """What durable subscriptions need that have ended and are not gone from the disk yet."""
         self._joins: dict[PubendId, Join] = {each.pubend: each.join for each in joins}
         self._unneeded: dict[PubendId, int] = {}
         """Since when nobody needs a pubend that is joined."""
@@ -454,6 +457,17 @@ class SubscriberHost:
             then()
 
         self.context.write((Store(subscription.record()),), saved)
+
+    def keep_until_erased(self, subscription: Subscription) -> None:
+        """Take a durable subscription from the disk; a crash before that brings it back as it was."""
+        needed = {pubend: each.needed for pubend, each in subscription.strands.items()}
+        kept = {pubend: tick for pubend, tick in needed.items() if tick is not None}
+        self.ending.append(kept)
+        erase = Erase(SubscriptionRecord.key_of(subscription.name))
+        self.context.write((erase,), lambda: self._erased(kept))
+
+    def _erased(self, kept: dict[PubendId, Tick]) -> None:
+        self.ending = [each for each in self.ending if each is not kept]
 
     def strand_began(self, strand: Strand) -> None:
         """A strand has begun: on disk, where that matters, before its client is told."""

@@ -56,7 +56,6 @@ from gapless.messages.operating import (
     SeekDurable,
     SetDurableFilter,
 )
-from gapless.messages.records import Erase, SubscriptionRecord
 
 __all__ = ["Operators"]
 
@@ -145,10 +144,7 @@ class Operators:
             return
         self._tell_ended(found, f"an operator removed the subscription {found.name!r}")
         self._calls.end(found)
-        self._context.write(
-            (Erase(SubscriptionRecord.key_of(found.name)),),
-            lambda: self._context.tell(operator, Unsubscribed(call.request)),
-        )
+        self._context.write((), lambda: self._context.tell(operator, Unsubscribed(call.request)))
 
     def _tell_ended(self, subscription: Subscription, reason: str) -> None:
         if subscription.client is not None:

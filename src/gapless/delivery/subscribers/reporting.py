@@ -65,6 +65,8 @@ class Reporting:
 
     def _floor(self, subend: Subend) -> Tick:
         floor = subend.horizon or 0
+        for needed_by in self._host.ending:
+            floor = min(floor, needed_by.get(subend.pubend, floor))
         for strand in subend.strands.values():
             if strand.is_up_to_date:
                 continue  # as are nearly all, and there may be thousands

@@ -38,7 +38,8 @@ class Limits(Invariant):
     """I14: the caches of the router and of the subends are within ``cache_bytes`` after every step.
     Now and then, each broker in its turn: attachments, curious ranges, the buffers of strands (what
     may be prefetched, what is held while joining, and one answer to a read), what is joined while
-    it is held, unfinished segments, reads under way, the bytes of logs. Tables are counted with I5.
+    it is held, unfinished segments, reads under way, the bytes of logs and of what is staged. Tables
+    are counted with I5.
 
     Of what is said: a nack has so many ranges of such a length, a frame or an answer to a read has
     so many events, and a peer for which too much waits to be sent is sent nothing of the streams
@@ -59,6 +60,7 @@ class Limits(Invariant):
         self._log = parameters.log_bytes_max + batch * EVENT_BYTES_MAX
         self._window = parameters.publisher_window
         self._frame = parameters.frame_events_max
+        self._chunk = parameters.read_chunk_bytes + EVENT_BYTES_MAX
         self._span = parameters.nack_span_ms * TICKS_PER_MS
         self._full: set[tuple[BrokerId, BrokerId]] = set()
         """Who was told that too much waits for whom."""
@@ -85,6 +87,9 @@ class Limits(Invariant):
     def _replied(self, process: Process, peer: str, message: ReadReply) -> None:
         del peer
         self._count_events(process, "events of an answer to a read", message.pieces)
+        size, most = sum(map(len, message.rows)), self._chunk
+        if size > most:
+            self._over(process, "bytes of an answer to a read", size, most)
 
     def _count_events(self, process: Process, what: str, pieces: tuple[Piece, ...]) -> None:
         count = sum(len(piece.publications) for piece in pieces)
@@ -148,6 +153,7 @@ class Limits(Invariant):
         if count > parameters.attachments_max or count != router._attachment_count:
             self._over(process, "attachments", count, router._attachment_count)
         self._scan_logs(process, machine)
+        self._scan_staged(process, machine)
         booked = machine.host.backlog.bytes
         if booked > self._backlog:
             self._over(process, "the bytes of the backlog", booked, self._backlog)
@@ -171,6 +177,14 @@ class Limits(Invariant):
             if len(subscription.best_effort) > parameters.prefetch_max:
                 count = len(subscription.best_effort)
                 self._over(process, "best effort events", count, parameters.prefetch_max)
+
+    def _scan_staged(self, process: Process, machine: Broker) -> None:
+        staging, most = machine.stagers.staging, self.insight.parameters.staged_bytes_max
+        if staging.bytes > most:
+            self._over(process, "the bytes that are staged", staging.bytes, most)
+        held = sum(batch.bytes for batch in staging._batches.values())
+        if staging.bytes != held:
+            self._over(process, "the bytes that are counted as staged", staging.bytes, held)
 
     def _scan_logs(self, process: Process, machine: Broker) -> None:
         reads = self.insight.parameters.reads_per_shb_max

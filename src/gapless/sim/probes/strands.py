@@ -9,10 +9,12 @@ from gapless.broker import Broker
 from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
 from gapless.core.machine import Asked, Event
 from gapless.core.ticks import Tick
+from gapless.delivery.packing import unpack, unpack_ticks
 from gapless.delivery.subscribers.states import State
 from gapless.delivery.subscribers.strand import Strand
 from gapless.messages.records import RegimeRecord
 from gapless.messages.requests import Read, ReadReply
+from gapless.messages.streams import ReadForm
 from gapless.sim.oracle import Stream
 from gapless.sim.probes.insight import Insight
 from gapless.sim.probes.watch import Handler, Invariant
@@ -152,12 +154,18 @@ class ExactReads(Invariant):
             for place in places
             if self.truth.matches(stream, read.filter, place)
         ]
-        found = [
-            each.tick for piece in reply.pieces for each in piece.publications if each.tick >= low
-        ]
+        found = [tick for tick in _ticks_of(read, reply) if tick >= low]
         if found != wanted:
             self.world.violate(
                 "I7",
                 f"{process.host.broker} answers {peer}: {read.filter} on {stream.pubend} from "
                 f"{low} to {reply.done} is {wanted}, not {found}",
             )
+
+
+def _ticks_of(read: Read, reply: ReadReply) -> list[Tick]:
+    """Return the ticks of the publications of an answer, whatever its form."""
+    if read.form is ReadForm.TICKS:
+        return unpack_ticks(reply.rows)
+    pieces = [each for piece in reply.pieces for each in piece.publications]
+    return [each.tick for each in (*pieces, *unpack(reply.rows))]
