@@ -30,7 +30,7 @@ setup: $(READY) ## Make ./.venv with everything that is needed
 
 .PHONY: demo
 demo: $(READY) ## Run brokers under traffic, kill some of them, audit every delivery (a minute)
-	@$(VENV)/bin/gapless demo $(DEMO)
+	@$(VENV)/bin/gapless demo --spark $(DEMO)
 
 .PHONY: tour
 tour: $(READY) ## Show filters, their algebra and the matching index

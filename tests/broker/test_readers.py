@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gapless.core.ids import PubendId
+from gapless.delivery.packing import unpack, unpack_ticks
 from gapless.messages.clients import ReadLog, ReadPart
 from gapless.messages.overlay import Quality
 from gapless.messages.requests import Read, ReadReply
+from gapless.messages.streams import ReadForm
 from tests.broker.desk import Desk, P, reason
 from tests.scenarios.brokers import Client, of
 
@@ -29,7 +31,9 @@ def read(
 ) -> Any:
     """Read P and return the answer."""
     pubend = options.pop("pubend", P)
-    return client.call(ReadLog(client.number(), pubend, wanted, low, high), **options)
+    form, bytes_max = options.pop("form", ReadForm.EVENTS), options.pop("bytes_max", 0)
+    request = ReadLog(client.number(), pubend, wanted, low, high, bytes_max, form)
+    return client.call(request, **options)
 
 
 def labels(part: Any) -> list[str]:
@@ -44,6 +48,29 @@ def test_a_client_reads_what_matches_wherever_the_pubend_is() -> None:
         assert labels(part) == ["e2", "e3"]
         assert part.done == part.top >= ticks[-1]
         assert part.released < ticks[0]
+
+
+def test_every_form_of_a_part_tells_the_same_wherever_the_pubend_is() -> None:
+    world, ticks = library()
+    for broker in ("p", "n"):
+        client = world.client(broker)
+        for wanted in ("TRUE", "number >= 2", "number = 9"):
+            events = read(client, wanted)
+            rows = read(client, wanted, form=ReadForm.ROWS)
+            counted = read(client, wanted, form=ReadForm.TICKS)
+            assert unpack(rows.rows) == [*events.publications]
+            assert unpack_ticks(counted.rows) == [each.tick for each in events.publications]
+            assert rows.publications == counted.publications == events.rows == ()
+            assert rows.done == counted.done == events.done >= ticks[-1]
+
+
+def test_a_client_gets_as_much_at_once_as_it_asks_for_within_the_limit() -> None:
+    world, ticks = library(read_chunk_bytes=1, read_bytes_max=60)
+    client = world.client("p")
+    for form in (ReadForm.EVENTS, ReadForm.ROWS):
+        little = read(client, form=form)
+        more = read(client, form=form, bytes_max=2**62)
+        assert ticks[0] <= little.done < ticks[1] <= more.done < ticks[3]
 
 
 def test_a_range_includes_both_of_its_ends() -> None:

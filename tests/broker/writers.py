@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gapless.core.ids import PubendId
+from gapless.delivery.publishers import Events
 from gapless.messages.clients import OpenPubend
 from gapless.messages.records import CommitRecord, StagedRecord
 from gapless.messages.staging import CommitStaged, DropStaged, Stage
@@ -30,7 +31,7 @@ class Writer(Client):
 
     def chunk(self, *labels: str, at: tuple[int, int, str, int] = (1, 0, "a", 0)) -> Stage:
         """Return a chunk to be staged."""
-        events = tuple(({"label": label}, label.encode()) for label in labels)
+        events: Events = tuple(({"label": label}, label.encode()) for label in labels)
         return Stage(self.number(), P, self.name, *at, events)
 
     def commit(self, *parts: tuple[int, str, int], batch: int = 1, pubend: PubendId = P) -> Any:

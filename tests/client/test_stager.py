@@ -112,7 +112,7 @@ async def test_a_broker_that_is_killed_between_staging_and_commit_is_waited_for(
 
 @story
 async def test_a_broker_that_is_killed_again_and_again_gets_every_batch_once() -> None:
-    random = Random(4)  # noqa: S311
+    random = Random(4)
     async with Overlay() as overlay, gapless.connect(overlay.url(), backoff=QUICK) as session:
         for batch in range(4):
             part = await staged(session, range(batch * 50, batch * 50 + 50), batch=batch)

@@ -15,6 +15,7 @@ from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
 from gapless.delivery import serving as serving_module
 from gapless.delivery.knowledge import content_bytes, fault_of
+from gapless.delivery.packing import packed, unpack, unpack_ticks
 from gapless.delivery.serving import Serving
 from gapless.messages.records import (
     HoldRecord,
@@ -24,7 +25,7 @@ from gapless.messages.records import (
     RegimeRecord,
 )
 from gapless.messages.requests import HoldId, Read, ReadReply
-from gapless.messages.streams import Piece, Publication
+from gapless.messages.streams import Piece, Publication, ReadForm
 from tests.delivery.small_disk import PARAMETERS, STOCKS, Bench
 
 HOST = ShbId("s", "s")
@@ -61,18 +62,27 @@ class Desk(Bench):
         hold: HoldId | None = None,
         bytes_max: int = PLENTY,
         hold_tick: Tick | None = None,
+        form: ReadForm = ReadForm.EVENTS,
+        asker: str = "s",
     ) -> None:
         """Ask; the answer comes into ``answers``."""
         above = low - 1 if hold_tick is None else hold_tick
-        request = Read(STOCKS, 7, "s", ("b", "c"), text, low, high, hold, bytes_max, above)
+        route = ("b", "c")
+        request = Read(STOCKS, 7, asker, route, text, low, high, hold, bytes_max, above, None, form)
         self.serving.read(request, self.answers.append)
         self.collect()
 
     def answer(
-        self, low: Tick, high: Tick, text: str = "TRUE", bytes_max: int = PLENTY
+        self,
+        low: Tick,
+        high: Tick,
+        text: str = "TRUE",
+        bytes_max: int = PLENTY,
+        form: ReadForm = ReadForm.EVENTS,
+        asker: str = "s",
     ) -> ReadReply:
         """Read and let the disk do its work."""
-        self.read(low, high, text, bytes_max=bytes_max)
+        self.read(low, high, text, bytes_max=bytes_max, form=form, asker=asker)
         self.look()
         return self.answers.pop()
 
@@ -80,7 +90,10 @@ class Desk(Bench):
         """Let the disk answer what it was asked to read, as it is now."""
         while self.fetches:
             fetch = self.fetches.pop(0)
-            self.context.resume(self._fetched(fetch))
+            fetched = self._fetched(fetch)
+            if fetch.packed:
+                fetched = msgspec.structs.replace(fetched, rows=tuple(map(packed, fetched.rows)))
+            self.context.resume(fetched)
             self.collect()
 
     def _fetched(self, fetch: Fetch) -> Fetched:
@@ -623,6 +636,66 @@ def test_random_reads_are_exact_also_while_the_log_is_released(seed: int) -> Non
             position = reply.done
             rounds += 1
         assert rounds <= 160
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_reads_in_every_form_are_exact_also_while_the_log_is_released(seed: int) -> None:
+    # R48, A14: the same as above for rows as they were written, and for their ticks
+    rng = random.Random(seed)
+    desk = random_desk(rng)
+    log = [each for row in desk.rows for each in row.publications]
+    for turn in range(12):
+        form = ReadForm.TICKS if turn % 2 else ReadForm.ROWS
+        text = rng.choice(FILTERS)
+        position, high = rng.randint(0, 100) - 1, rng.randint(0, 160)
+        while position < min(high, desk.pubend.top):
+            bytes_max, asker = rng.choice((0, 5, 40, PLENTY)), rng.choice(("s", "p"))
+            desk.read(position + 1, high, text, bytes_max=bytes_max, form=form, asker=asker)
+            if rng.random() < 0.1:
+                trim(desk, rng.randint(0, position + 20))
+            desk.look()
+            reply = desk.answers.pop()
+            low, done = max(position, reply.released), min(reply.done, high)
+            owed = [each for each in log if low < each.tick <= done]
+            owed = [each for each in owed if Filter(text).matches(each.attributes)]
+            if form is ReadForm.TICKS:
+                assert unpack_ticks(reply.rows) == [each.tick for each in owed]
+            else:
+                assert unpack(reply.rows) == owed
+            assert reply.pieces == ()
+            assert reply.done > position, "no progress"
+            position = reply.done
+
+
+def test_only_an_asker_at_this_broker_may_have_more_than_a_chunk() -> None:
+    # what comes over a link shares it with the streams
+    desk = Desk(Parameters(read_chunk_bytes=1, read_bytes_max=PLENTY))
+    ticks = desk.fill(1, 2, 3)
+    for form in (ReadForm.EVENTS, ReadForm.ROWS):
+        far = desk.answer(1, ticks[2], form=form)
+        near = desk.answer(1, ticks[2], form=form, asker="p")
+        assert far.done < ticks[1]
+        assert near.done == ticks[2]
+
+
+def test_what_one_asker_may_have_at_once_is_bounded() -> None:
+    # P7: read_bytes_max
+    desk = Desk(Parameters(read_chunk_bytes=1, read_bytes_max=100))
+    ticks = desk.fill(*range(20))
+    for form in (ReadForm.EVENTS, ReadForm.ROWS):
+        reply = desk.answer(1, ticks[-1], form=form, asker="p", bytes_max=2**62)
+        assert ticks[0] < reply.done < ticks[-1]
+
+
+def test_where_no_row_can_be_read_the_answer_says_why_in_every_form() -> None:
+    # P8
+    desk = Desk()
+    ticks = desk.fill(1, 2)
+    desk.damaged.add(ticks[1])
+    for form in ReadForm:
+        assert desk.answer(ticks[0], ticks[1], form=form).done == ticks[0]
+        reply = desk.answer(ticks[1], ticks[1], form=form)
+        assert (reply.done, reply.fault) == (ticks[1] - 1, f"row {ticks[1]} is damaged")
 
 
 @pytest.mark.parametrize("seed", range(20))

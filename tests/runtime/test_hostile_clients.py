@@ -30,6 +30,7 @@ from gapless.core.machine import (
     Written,
 )
 from gapless.core.parameters import DEFAULTS
+from gapless.delivery.packing import packed
 from gapless.messages.clients import OpenPubend, OpenPublisher, Publish, PublisherOpened
 from gapless.messages.records import Append, LogRow, Trim
 from gapless.runtime import generate
@@ -146,7 +147,7 @@ class Life:
         _storable(fetch.low, fetch.high)
         rows = self._rows.get(fetch.pubend, [])
         found = [row for row in rows if row.last >= fetch.low and row.first <= fetch.high]
-        return Fetched(fetch.ticket, tuple(found))
+        return Fetched(fetch.ticket, tuple(map(packed, found) if fetch.packed else found))
 
 
 def _storable(*ticks: int) -> None:

@@ -42,6 +42,7 @@ from gapless.core.machine import (
 )
 from gapless.core.parameters import Parameters, us
 from gapless.core.ticks import Tick
+from gapless.delivery.packing import packed
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.clients import (
@@ -160,11 +161,12 @@ class Disk:
 
     def fetched(self, fetch: Fetch) -> Fetched:
         """Return what a look at a log finds, up to the first row that is damaged."""
-        rows = self.rows(fetch)
+        rows, fault = self.rows(fetch), None
         for place, row in enumerate(rows):
             if row.first in self.damaged:
-                return Fetched(fetch.ticket, rows[:place], f"row {row.first} is damaged")
-        return Fetched(fetch.ticket, rows)
+                rows, fault = rows[:place], f"row {row.first} is damaged"
+                break
+        return Fetched(fetch.ticket, tuple(map(packed, rows)) if fetch.packed else rows, fault)
 
     def rows(self, fetch: Fetch) -> tuple[LogRow, ...]:
         """Return the rows of a range."""

@@ -15,9 +15,13 @@ import pytest
 pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
+from gapless.core.errors import RefusedError
+from gapless.core.parameters import Parameters
 from gapless.spark.planning import Range
 from gapless.spark.reading import read_range
+from gapless.testing import SyncOverlay
 from tests.spark.rows import Sink, Stream, numbers, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -75,6 +79,25 @@ def test_a_broker_that_does_not_come_back_is_given_up(stream: Stream) -> None:
     stream.overlay.kill("b1")
     with pytest.raises(TimeoutError, match=r"the log of quotes did not answer from tick \d+"):
         list(pieces)
+
+
+def test_a_task_that_says_nothing_for_long_is_given_up_and_goes_on(spark: SparkSession) -> None:
+    brief = Parameters(client_beat_ms=100)
+    with SyncOverlay(parameters=brief) as overlay, Stream(spark, overlay) as stream:
+        stream.publish_all([payload_of(n) for n in range(3_000)])
+        pieces = read_range(whole(stream), "TRUE", "fail", 30.0)
+        found = [each.attributes["n"] for each in next(pieces)]
+        clients = overlay._overlay.node("b1").clients
+        until(lambda: len(clients) == 1, "only the session of the test is left")
+        for piece in pieces:
+            found += [each.attributes["n"] for each in piece]
+        assert found == list(range(3_000))
+
+
+def test_a_log_that_is_nowhere_is_refused_at_the_deadline(stream: Stream) -> None:
+    part = Range("nothing", 1, 10, (stream.servers,))
+    with pytest.raises(RefusedError, match="there is no pubend nothing"):
+        list(read_range(part, "TRUE", "fail", 0.3))
 
 
 def test_a_query_outlives_the_restart_of_its_broker(stream: Stream, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from gapless.client.sync import connect_sync
 from gapless.core.errors import UsageError
 from gapless.core.ids import PubendId
 from gapless.runtime.overlays import generate, load_overlay
-from gapless.spark.jobs.profile import Flow, edges_of, profile
+from gapless.spark.jobs.profiling import Flow, edges_of, profile
 from gapless.spark.jobs.trees import Group
 from gapless.testing import SyncOverlay
 

@@ -82,16 +82,30 @@ class Desk:
         """Ask for a write and wait until it is durable."""
         self.wait_for(self.ask(*changes))
 
-    def ask_fetch(self, pubend: PubendId, low: int, high: int, bytes_max: int = ALL) -> int:
+    def ask_fetch(
+        self,
+        pubend: PubendId,
+        low: int,
+        high: int,
+        bytes_max: int = ALL,
+        *,
+        packed: bool = False,
+    ) -> int:
         self._ticket += 1
-        self.storage.fetch(Fetch(self._ticket, pubend, low, high, bytes_max))
+        self.storage.fetch(Fetch(self._ticket, pubend, low, high, bytes_max, packed))
         return self._ticket
 
     def fetch(
-        self, pubend: PubendId, low: int = 0, high: int = ALL, bytes_max: int = ALL
+        self,
+        pubend: PubendId,
+        low: int = 0,
+        high: int = ALL,
+        bytes_max: int = ALL,
+        *,
+        packed: bool = False,
     ) -> Fetched:
         """Ask for rows and wait for them."""
-        return self.answer(self.ask_fetch(pubend, low, high, bytes_max))
+        return self.answer(self.ask_fetch(pubend, low, high, bytes_max, packed=packed))
 
     def answer(self, ticket: int) -> Fetched:
         """Wait for the answer to a fetch."""

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetched
+from gapless.delivery.packing import packed
 from gapless.messages.records import (
     Append,
     Change,
     Erase,
     LifeRecord,
-    LogRow,
     PublisherRecord,
     Store,
     Trim,
@@ -84,6 +84,9 @@ class Pair:
         self._settle()
         expected = self.disk.read(pubend, low, low + length, bytes_max)
         self._same(self.desk.fetch(pubend, low, low + length, bytes_max), expected)
+        rows, damaged, complete = expected
+        undecoded = self.desk.fetch(pubend, low, low + length, bytes_max, packed=True)
+        self._same(undecoded, (tuple(map(packed, rows)), damaged, complete))
 
     def damage(self, what: tuple[PubendId, int]) -> None:
         pubend, place = what
@@ -116,9 +119,7 @@ class Pair:
         if self._last_ticket:
             self.desk.wait_for(self._last_ticket)
 
-    def _same(
-        self, fetched: Fetched, expected: tuple[tuple[LogRow, ...], str | None, bool]
-    ) -> None:
+    def _same(self, fetched: Fetched, expected: tuple[tuple[Any, ...], str | None, bool]) -> None:
         rows, damaged, complete = expected
         assert (fetched.rows, fetched.complete) == (rows, complete)
         if damaged is None:

@@ -62,7 +62,9 @@ class Readers:
         def read(reply: ReadReply) -> None:
             self._stop(key)
             publications = tuple(each for piece in reply.pieces for each in piece.publications)
-            part = ReadPart(call.request, publications, reply.done, reply.top, reply.gone)
+            part = ReadPart(
+                call.request, publications, reply.done, reply.top, reply.gone, reply.rows
+            )
             self._context.tell(client, part)
 
         def refuse(reason: str, cause: Cause = Cause.OTHER) -> None:
@@ -85,6 +87,8 @@ class Readers:
             hold=None,
             then=read,
             fault=fault,
+            bytes_max=call.bytes_max,
+            form=call.form,
         )
         self._reads[key] = (errand, timer)
 

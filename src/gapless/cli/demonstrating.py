@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from gapless.cli.options import AsJson, settle
+from gapless.cli.spark_audit import audit_and_profile
+from gapless.core.errors import UsageError
 
 __all__ = ["demo"]
 
@@ -25,6 +27,12 @@ def demo(
         Path | None,
         typer.Option(help="An empty directory to keep records and logs in, instead of none."),
     ] = None,
+    spark: Annotated[
+        bool,
+        typer.Option(
+            "--spark", help="Then audit and profile with Spark what brokers and clients wrote down."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a tree of brokers under traffic, kill some of them, and audit every delivery.
@@ -35,5 +43,8 @@ def demo(
     from gapless.demo.run import Options, perform_and_show
 
     settle(context, as_json=as_json)
+    if spark and as_json:
+        raise UsageError("--spark shows tables; for JSON keep --data, and run gapless spark audit")
     options = Options(seconds=seconds, topology=topology, seed=seed, rate=rate)
-    raise typer.Exit(perform_and_show(options, data, as_json=as_json))
+    then = audit_and_profile if spark else None
+    raise typer.Exit(perform_and_show(options, data, as_json=as_json, then=then))

@@ -138,7 +138,7 @@ def _is_part(kind: Any) -> bool:
 
 _ENUMS = (
     *(greeting.Role, greeting.Farewell, overlay.Quality),
-    *(clients.Order, clients.BeginKind, clients.Cause),
+    *(clients.Order, clients.BeginKind, clients.Cause, streams.ReadForm),
 )
 
 

@@ -9,16 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gapless.cli.options import AsJson, settle
-from gapless.cli.output import console, facts, listing, plain, print_json, print_json_line, records
-from gapless.cli.output import print_note as note
+from gapless.cli.output import (
+    console,
+    facts,
+    listing,
+    plain,
+    print_json,
+    print_json_line,
+    print_note,
+    records,
+)
 from gapless.cli.spark_sessions import session, tasks_shown
 from gapless.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from gapless.spark.jobs.audit import AuditReport
-    from gapless.spark.jobs.profile import Profile
+    from gapless.spark.jobs.auditing import AuditReport
+    from gapless.spark.jobs.profiling import Profile
 
-__all__ = ["add_audit_commands"]
+__all__ = ["add_audit_commands", "audit_and_profile"]
 
 FLOWS_SHOWN = 20
 """Pairs of cells that are shown; all are in --json."""
@@ -65,6 +73,12 @@ def _audit(
     every: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="With --follow: how often.")
     ] = 60.0,
+    events: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY", help="An archive of the events, if logs have no attributes."
+        ),
+    ] = None,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
@@ -74,7 +88,8 @@ def _audit(
     """
     from rich.console import Console
 
-    from gapless.spark.jobs.audit import audit
+    from gapless.spark.jobs.auditing import audit
+    from gapless.spark.jobs.backtesting import events_at
 
     settle(context, as_json=as_json)
     if follow and state is None:
@@ -85,11 +100,12 @@ def _audit(
         screen.status("reading audit logs") as status,
         tasks_shown(made, status),
     ):
-        found = audit(made, directories, tail_s=tail, state=state)
+        known = None if events is None else events_at(made, events)
+        found = audit(made, directories, tail_s=tail, state=state, events=known)
         while follow:
             _tell_audit(found, as_json=as_json, in_line=True)
             time.sleep(every)
-            found = audit(made, directories, tail_s=tail, state=state)
+            found = audit(made, directories, tail_s=tail, state=state, events=known)
     _tell_audit(found, as_json=as_json, in_line=False)
     raise typer.Exit(0 if found.is_clean else 1)
 
@@ -120,8 +136,16 @@ def _show_audit(found: AuditReport) -> None:
     if cut:
         rows.append(("cut", f"older segments are gone: {', '.join(sorted(set(cut)))}"))
     out.print(facts(rows))
-    names = ("owed", "delivered", "lost", "duplicates", "out_of_order", "spurious", "gaps")
-    names = (*names, "in_flight")
+    names = [
+        "owed",
+        "delivered",
+        "lost",
+        "duplicates",
+        "out_of_order",
+        "spurious",
+        "gaps",
+        "in_flight",
+    ]
     shown = [
         (each.subscription, each.side, *(f"{getattr(each, name):,}" for name in names))
         for each in (*found.rows, found.total)
@@ -131,6 +155,35 @@ def _show_audit(found: AuditReport) -> None:
         out.print(plain(example), style="red")
     verdict = "clean: every promise was kept" if found.is_clean else "not clean"
     out.print(plain(verdict), style="green" if found.is_clean else "bold red")
+
+
+def audit_and_profile(logs: Path, tree: Path) -> bool:
+    """Show an audit and a profile of logs, if Spark is here; return False if the audit is not clean."""
+    from rich.console import Console
+
+    from gapless.runtime.overlays import load_overlay
+    from gapless.spark.extra import need_spark
+    from gapless.spark.java import find_java
+
+    try:
+        need_spark()
+        find_java()
+    except UsageError as error:
+        print_note(f"no second audit with Spark: {error}")
+        return True
+    from gapless.spark.jobs.auditing import audit
+    from gapless.spark.jobs.profiling import profile
+
+    screen = Console(stderr=True)
+    with (
+        session("local[*]", "demo") as made,
+        screen.status("auditing again with Spark, from what brokers and clients wrote down"),
+    ):
+        found = audit(made, [logs])
+        better = profile(made, [logs], load_overlay(tree))
+    _show_audit(found)
+    _show_profile(better)
+    return found.is_clean
 
 
 def _profile(
@@ -157,7 +210,7 @@ def _profile(
     from rich.console import Console
 
     from gapless.runtime.overlays import overlay_of
-    from gapless.spark.jobs.profile import profile
+    from gapless.spark.jobs.profiling import profile
 
     settle(context, as_json=as_json)
     present = overlay_of(topology)
@@ -172,7 +225,7 @@ def _profile(
         found = profile(made, directories, present, degree=degree)
     if out is not None:
         out.write_text(found.overlay(present).to_toml(), encoding="utf-8")
-        note(f"written: {out}")
+        print_note(f"written: {out}")
     if as_json:
         print_json({"saving": found.saving, **records(found)})
     else:

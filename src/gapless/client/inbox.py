@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gapless.client.link import Link, refusal
 from gapless.client.prefetch import Prefetch
@@ -45,6 +45,9 @@ from gapless.messages.clients import (
     Subscribe,
     Subscribed,
 )
+
+if TYPE_CHECKING:
+    from gapless.audit.clients import ClientAudit, SubscriptionAudit
 
 __all__ = ["Inbox"]
 
@@ -74,6 +77,7 @@ class Inbox:
         """Whether it goes on from the right place on this connection."""
         self._settings = settings
         self._on_end = on_end
+        self._audit: SubscriptionAudit | None = None
         self._seeks = 0
         """How often an operator had moved it when it was last answered."""
         self._floor: dict[PubendId, Tick] = {}
@@ -90,6 +94,12 @@ class Inbox:
         """Whether it was closed, or cannot go on."""
         return self.error is not None
 
+    def write_to(self, audit: ClientAudit) -> None:
+        """Have all that comes written down."""
+        total = self._settings.order is Order.TOTAL
+        self._audit = audit.subscription(self.name, durable=self._settings.durable, total=total)
+        self.prefetch.watch = self._audit.took
+
     def open_over(self, link: Link) -> None:
         """Subscribe over a link, whenever it is up."""
         self.link = link
@@ -102,6 +112,8 @@ class Inbox:
             return
         self.error = error
         self.prefetch.drop()
+        if self._audit is not None:
+            self._audit.ended(self.prefetch.received)
         if self.link is not None:
             self.link.remove(self)
             self.link.stop_listening(self.name, self)
@@ -139,6 +151,8 @@ class Inbox:
         """Tell the broker what is done, as far as it does not know that."""
         news = {each: tick for each, tick in ticks.items() if tick > self._acked.get(each, -1)}
         self._acked.update(news)
+        if news and self._audit is not None:
+            self._audit.acked(news)
         if news and self.is_answered and self.link is not None:
             self.link.say(Ack(self.name, tuple(news.items())))
 
@@ -153,7 +167,10 @@ class Inbox:
                 self._floor.pop(pubend, None)
         self._earliest = set(ticks) if kind is BeginKind.EARLIEST else self._earliest - set(ticks)
         self._is_placed = True
+        handed = prefetch.handed()
         prefetch.place(ticks)
+        if self._audit is not None:
+            self._audit.sought(handed, position, prefetch.received)
         self.give_credit()
 
     # --- the link ------------------------------------------------------------------------------
@@ -202,6 +219,9 @@ class Inbox:
         self._seeks = answer.seeks
         for pubend, tick in answer.position:
             self._begin_at(pubend, tick)
+        if self._audit is not None and self.link is not None and self.link.welcome is not None:
+            broker = self.link.welcome.broker
+            self._audit.opened(broker, self.text, answer.position, self.prefetch.received)
         self.waiting = {str(each.pubend): each.reason for each in answer.waiting}
         if not self.is_started and self._settings.begin.kind is BeginKind.EARLIEST:
             self._earliest.update(pubend for pubend, _ in answer.position)
@@ -277,16 +297,35 @@ class Inbox:
         if isinstance(notice, Started):
             self.waiting.pop(str(pubend), None)
             self._begin_at(pubend, notice.after)
-        elif pubend in self._earliest and notice.low <= 1:
+            if self._audit is not None:
+                self._audit.started(pubend, notice.after)
+        else:
+            self._lost(notice)
+        self._wake()
+
+    def _lost(self, notice: Gap) -> None:
+        """Take a gap; what was gone before the oldest that was asked for is none."""
+        pubend = notice.pubend
+        is_expected = pubend in self._earliest and notice.low <= 1
+        if is_expected:
             self.prefetch.begin(pubend, notice.high)
         else:
             self.prefetch.lose(pubend, notice.low, notice.high)
-        self._wake()
+        if self._audit is not None:
+            self._audit.lost(pubend, notice.low, notice.high, expected=is_expected)
+
+    def switched(self, text: str, position: PositionTuple) -> None:
+        """Another filter governs after a position."""
+        self.text = text
+        if self._audit is not None:
+            self._audit.switched(text, position)
 
     def _progressed(self, position: PositionTuple) -> None:
         """Nothing was there for us up to here: go on from there after a lost connection."""
         for pubend, tick in position:
             self.prefetch.begin(pubend, tick)
+        if self._audit is not None:
+            self._audit.progressed(position)
         if self._floor:
             self._rise()
 

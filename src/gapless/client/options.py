@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from gapless.audit.options import AuditOptions
 from gapless.core.errors import UsageError
 
 __all__ = ["DEADLINE_S", "Backoff", "Options", "Unset", "chosen"]
@@ -64,5 +65,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     connect_deadline: float | None = 10.0
     """How long the first connection may take; later ones are tried for ever."""
     backoff: Backoff = Backoff()
+    audit: AuditOptions | None = None
+    """Where to write down what was published and received, if anywhere."""
+    audit_name: str = "client"
+    """Whose log it is; those of one name share what a log may hold."""
     seed: int | None = None
     """For the waits between attempts; None takes one from the system."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gapless.client.batches import Batch
 from gapless.client.link import Link, refusal
@@ -40,6 +40,9 @@ from gapless.messages.clients import (
     PublisherOpened,
     Refused,
 )
+
+if TYPE_CHECKING:
+    from gapless.audit.clients import ClientAudit
 
 __all__ = ["BATCH_EVENTS_MAX", "Outbox"]
 
@@ -76,6 +79,8 @@ class Outbox:
         """Why it is over, if it is."""
         self.link: Link | None = None
         self.pubend = PubendId("")
+        self.audit: ClientAudit | None = None
+        """Who writes down what was published."""
         self._publisher = publisher
         self._guaranteed = guaranteed
         self._on_end = on_end
@@ -251,6 +256,8 @@ class Outbox:
         answer: Published = Link.expect(notice, Published)
         if len(answer.ticks) != batch.count:
             raise ProtocolError(f"{batch.count} events got {len(answer.ticks)} ticks")
+        if self.audit is not None and self._guaranteed:
+            self.audit.confirmed(self.pubend, self._publisher, batch.first, answer)
         self._finish(batch)
         batch.succeed(answer.ticks, str(self.pubend), is_logged=self._guaranteed)
         self.wake()

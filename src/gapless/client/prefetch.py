@@ -12,7 +12,7 @@ never more than the bound; credit is given again when half of it is free.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import repeat
 from typing import TypeAlias
 
@@ -57,6 +57,8 @@ class Prefetch:
         """How many events came twice and were dropped."""
         self.last: tuple[Tick, PubendId] | None = None
         """The last event that was received; in total order nothing comes below it."""
+        self.watch: Callable[[list[tuple[PubendId, tuple[Publication, ...]]]], None] | None = None
+        """Who is told what came and had not come before, of streams that have a log."""
         self._run: Run | None = None
 
     # --- places --------------------------------------------------------------------------------
@@ -108,24 +110,34 @@ class Prefetch:
 
     def take(self, runs: tuple[tuple[PubendId, tuple[Publication, ...]], ...]) -> None:
         """Take what the broker sent."""
-        for pubend, publications in runs:
-            if publications:
-                self._put(pubend, publications)
+        fresh = [
+            (pubend, self._put(pubend, publications))
+            for pubend, publications in runs
+            if publications
+        ]
+        if self.watch is not None:
+            logged = [(pubend, run) for pubend, run in fresh if run and pubend in self.received]
+            if logged:
+                self.watch(logged)
 
-    def _put(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
+    def _put(
+        self, pubend: PubendId, publications: tuple[Publication, ...]
+    ) -> tuple[Publication, ...]:
+        """Take a run; return what of it had not come before."""
         cursor = self.received.get(pubend)
         if cursor is not None and publications[0].tick <= cursor:
             fresh = tuple(each for each in publications if each.tick > cursor)
             self.repeated += len(publications) - len(fresh)
             self.free += len(publications) - len(fresh)
             if not fresh:
-                return
+                return ()
             publications = fresh
         run = self._run_of(pubend, is_logged=cursor is not None)
         self.queue.extend(map(Event, publications, repeat(run)))
         if cursor is not None:
             tick = self.received[pubend] = publications[-1].tick
             self.last = (tick, pubend)
+        return publications
 
     def _run_of(self, pubend: PubendId, *, is_logged: bool) -> Run:
         """Return what the next events of a pubend have in common; the same while others rest."""

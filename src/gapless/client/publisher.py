@@ -90,6 +90,7 @@ class Publisher:
         call = OpenPubend(0, self.pubend, str(self._advertisement), quality)
         link, opened = await self._session.call_at_home(call, self._deadline)
         self.pubend = str(opened.pubend)
+        outbox.audit = self._session.audit
         outbox.open_over(link, opened.pubend)
         try:
             async with asyncio.timeout(self._deadline):

@@ -11,12 +11,17 @@ from gapless.client.link import Link
 from gapless.core.errors import DeadlineError, GapError, UnavailableError
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
+from gapless.delivery.packing import unpack
 from gapless.messages.clients import ReadLog, ReadPart
+from gapless.messages.streams import ReadForm
 
 __all__ = ["read_log"]
 
 FOREVER: Final = 2**62
 """Above every tick."""
+
+_PART_BYTES: Final = 1_048_576
+"""What a part may cover of the log."""
 
 PAUSE_S: Final = 0.05
 """Between two tries when the pubend's broker could not say anything yet."""
@@ -39,10 +44,11 @@ async def read_log(
     run = Run(pubend, {}, is_logged=True)
     is_first = True
     while begin <= end:
-        part = await _part(link, ReadLog(0, pubend, wanted, begin, end), deadline)
+        request = ReadLog(0, pubend, wanted, begin, end, _PART_BYTES, ReadForm.ROWS)
+        part = await _part(link, request, deadline)
         if part.released >= begin and (low is not None or not is_first):
             raise GapError(str(pubend), begin, min(part.released, end))
-        for publication in part.publications:
+        for publication in part.publications or unpack(part.rows):
             yield Event(publication, run)
         if is_first:
             end = min(end, part.top)

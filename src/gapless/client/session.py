@@ -11,10 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import uuid4
 
+from gapless.audit.clients import ClientAudit
+from gapless.audit.options import AuditOptions
 from gapless.client.addresses import Address, parse_addresses
 from gapless.client.event import Event
 from gapless.client.link import Link, Numbers
@@ -59,12 +62,14 @@ def connect(
     deadline: float | None = DEADLINE_S,
     connect_deadline: float | None = 10.0,
     backoff: Backoff = Backoff(),  # noqa: B008
+    audit: AuditOptions | str | Path | None = None,
 ) -> Session:
     """Return a session with the brokers at ``gapless://host:port,host:port``, to be entered.
 
     ``deadline`` is how many seconds a call may take that gives none of its own; None is for ever.
     ``connect_deadline`` is for the first connection. One that is lost later is made again, with
-    growing waits (``backoff``), for as long as the session lasts.
+    growing waits (``backoff``), for as long as the session lasts. With ``audit``, a directory, what is
+    published and received is written down there (:mod:`gapless.audit`).
 
     >>> import asyncio, gapless
     >>> from gapless.testing import Overlay
@@ -88,7 +93,12 @@ def connect(
     chosen(connect_deadline, None)
     called = name or f"client-{uuid4().hex[:12]}"
     options = Options(
-        name=called, deadline=deadline, connect_deadline=connect_deadline, backoff=backoff
+        name=called,
+        deadline=deadline,
+        connect_deadline=connect_deadline,
+        backoff=backoff,
+        audit=None if audit is None else AuditOptions.of(audit),
+        audit_name=name or "client",
     )
     return Session(addresses, options)
 
@@ -106,6 +116,8 @@ class Session:
         self._open: dict[Publisher | Subscription, None] = {}
         self._is_begun = False
         self._is_over = False
+        self.audit: ClientAudit | None = None
+        """Writes down what is published and received, if that is wanted and the session is open."""
         self.main = Link(addresses, options, self._numbers)
         """The link of everything that may be at any broker."""
 
@@ -130,6 +142,8 @@ class Session:
         if self._is_begun:
             raise UsageError("the session was opened already")
         self._is_begun = True
+        if self._options.audit is not None:
+            self.audit = ClientAudit.shared(self._options.audit, self._options.audit_name)
         self.main.start()
         deadline = self._options.connect_deadline
         try:
@@ -154,8 +168,12 @@ class Session:
             if isinstance(each, Subscription):
                 await each.close(done=False)
         error = ClosedError("the session was closed")
-        for link in (self.main, *self._homes.values()):
-            await link.close(error)
+        try:
+            for link in (self.main, *self._homes.values()):
+                await link.close(error)
+        finally:
+            if self.audit is not None:
+                self.audit.release()
 
     def opened(self, each: Publisher | Subscription) -> None:
         """Something of this session was opened."""

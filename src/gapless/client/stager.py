@@ -203,8 +203,9 @@ class Stager:
     async def _some_done(self) -> None:
         done, _ = await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
         self._under_way -= done
-        for task in done:
-            task.result()
+        wrong = [error for task in done if (error := task.exception()) is not None]
+        if wrong:
+            raise wrong[0]  # the others are most likely the same, and are looked at too
 
 
 async def commit_staged(

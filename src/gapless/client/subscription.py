@@ -91,6 +91,8 @@ class Subscription:
         deadline = self._settings.deadline
         try:
             async with asyncio.timeout(deadline):
+                if self._session.audit is not None:
+                    inbox.write_to(self._session.audit)
                 inbox.open_over(await self._session.link_for(durable=self._settings.durable))
                 while not inbox.is_started:
                     inbox.check()
@@ -338,8 +340,9 @@ class Subscription:
             except (RefusedError, DeadlineError):  # it was surely not done
                 inbox.text = before
                 raise
-            inbox.text = text
-            return Position.of(dict(Link.expect(answer, FilterSet).position))
+            position = Link.expect(answer, FilterSet).position
+            inbox.switched(text, position)
+            return Position.of(dict(position))
 
     async def seek(
         self, start: Start, *, deadline: float | Unset | None = _NO_DEADLINE

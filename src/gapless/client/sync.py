@@ -13,9 +13,11 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
+from gapless.audit.options import AuditOptions
 from gapless.client.batches import Receipt
 from gapless.client.event import Event
 from gapless.client.options import DEADLINE_S, Backoff, Unset
@@ -46,6 +48,7 @@ def connect_sync(
     deadline: float | None = DEADLINE_S,
     connect_deadline: float | None = 10.0,
     backoff: Backoff = Backoff(),  # noqa: B008
+    audit: AuditOptions | str | Path | None = None,
 ) -> SyncSession:
     """Return a session whose calls wait, to be entered with ``with``. See :func:`gapless.connect`.
 
@@ -61,7 +64,12 @@ def connect_sync(
     [1, 2]
     """
     session = connect(
-        where, name=name, deadline=deadline, connect_deadline=connect_deadline, backoff=backoff
+        where,
+        name=name,
+        deadline=deadline,
+        connect_deadline=connect_deadline,
+        backoff=backoff,
+        audit=audit,
     )
     return SyncSession(session)
 

@@ -221,6 +221,8 @@ class Fetch(msgspec.Struct, frozen=True):
     low: int
     high: int
     bytes_max: int
+    packed: bool = False
+    """Whether publications stay as they were written: nobody here has to look into all of them."""
 
 
 class Relink(msgspec.Struct, frozen=True):
@@ -291,12 +293,19 @@ class Context:
         self.effects.append(Write(self._ticket, changes))
 
     def fetch(
-        self, pubend: Any, low: int, high: int, bytes_max: int, then: Callable[[Fetched], None]
+        self,
+        pubend: Any,
+        low: int,
+        high: int,
+        bytes_max: int,
+        then: Callable[[Fetched], None],
+        *,
+        packed: bool = False,
     ) -> None:
         """Read a log and go on with its rows."""
         self._ticket += 1
         self._waiting[self._ticket] = then
-        self.effects.append(Fetch(self._ticket, pubend, low, high, bytes_max))
+        self.effects.append(Fetch(self._ticket, pubend, low, high, bytes_max, packed))
 
     def mark(self, branch: str) -> None:
         """Note that a rare branch was taken."""

@@ -98,6 +98,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
     # subscriptions and replay
     read_chunk_bytes: int = 262_144
+    read_bytes_max: int = 4_194_304
+    """What a client that reads a log of this broker may ask for at once."""
     reads_per_shb_max: int = 16
     join_window_ms: int = 200
     join_hold: int = 1_000

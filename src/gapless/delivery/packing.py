@@ -23,7 +23,16 @@ from gapless.core.ticks import Tick
 from gapless.messages.records import LogRow, PackedRow
 from gapless.messages.streams import Publication
 
-__all__ = ["Picked", "Picker", "pack", "packed", "packed_ticks", "ticks_of", "unpack", "unpack_ticks"]
+__all__ = [
+    "Picked",
+    "Picker",
+    "pack",
+    "packed",
+    "packed_ticks",
+    "ticks_of",
+    "unpack",
+    "unpack_ticks",
+]
 
 _Places: TypeAlias = Callable[[bytes], list[int]]
 

@@ -213,7 +213,9 @@ class Serving:
         """Return what chooses by a filter; for as many as are kept parsed."""
         found = self._pickers.get(text)
         if found is None:
-            self._pickers = {each: kept for each, kept in self._pickers.items() if each in self._filters}
+            self._pickers = {
+                each: kept for each, kept in self._pickers.items() if each in self._filters
+            }
             found = self._pickers[text] = Picker(wanted)
         return found
 

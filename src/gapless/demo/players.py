@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Sequence
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,8 +46,8 @@ def now_us() -> int:
     return time.time_ns() // 1_000
 
 
-def _connect(where: str | Sequence[str], name: str) -> Session:
-    return connect(where, name=name, deadline=PATIENCE_S, backoff=BACKOFF)
+def _connect(where: str | Sequence[str], name: str, audit: Path | None) -> Session:
+    return connect(where, name=name, deadline=PATIENCE_S, backoff=BACKOFF, audit=audit)
 
 
 class Tally:
@@ -62,8 +63,17 @@ class Tally:
 class Feed:
     """Publishes quotes, and writes down what became of each."""
 
-    def __init__(self, part: FeedPart, url: str, rate: float, seed: int, tally: Tally) -> None:
+    def __init__(
+        self,
+        part: FeedPart,
+        url: str,
+        rate: float,
+        seed: int,
+        tally: Tally,
+        audit: Path | None = None,
+    ) -> None:
         self.part = part
+        self._audit = audit
         self.ready = asyncio.Event()
         """Set when something is published."""
         self._url = url
@@ -75,7 +85,7 @@ class Feed:
         """Publish until the end, then wait for what is not answered."""
         part = self.part
         async with (
-            _connect(self._url, part.name) as session,
+            _connect(self._url, part.name, self._audit) as session,
             session.publisher(
                 part.pubend,
                 name=part.name,
@@ -136,8 +146,11 @@ async def _outcome(answer: Awaitable[Any]) -> tuple[Outcome, int]:
 class Watcher:
     """Subscribes, and writes down what it is given."""
 
-    def __init__(self, part: WatcherPart, urls: Sequence[str], tally: Tally) -> None:
+    def __init__(
+        self, part: WatcherPart, urls: Sequence[str], tally: Tally, audit: Path | None = None
+    ) -> None:
         self.part = part
+        self._audit = audit
         self.ready = asyncio.Event()
         """Set when the subscription has begun on all streams."""
         self._urls = urls
@@ -154,7 +167,7 @@ class Watcher:
         """Subscribe and take events; leave and return as told."""
         self._record = record
         while not self._is_over:
-            async with _connect(self._urls, self.part.name) as session:
+            async with _connect(self._urls, self.part.name, self._audit) as session:
                 try:
                     await self._visit(session, record)
                 except TooSlowError:

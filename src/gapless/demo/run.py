@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -15,6 +16,7 @@ from typing import Final
 import msgspec
 from rich.console import Console
 
+from gapless.audit.options import AuditOptions
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId
 from gapless.demo.audit import Audit, audit_files
@@ -33,6 +35,10 @@ EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
 
 PARAMETERS: Final = {"redial_max_ms": 500}
 """Brokers of one computer may look often whether a neighbour is back."""
+
+AUDIT: Final = "audit"
+"""Where brokers and clients write what they see, below the directory of the demo. The demo's own audit
+does not read it; it is for whoever wants to compare."""
 
 DRAIN_S: Final = 30.0
 """How long the last events may take to arrive before they count as lost."""
@@ -68,21 +74,24 @@ class Result(msgspec.Struct, kw_only=True):
 class _Theatre:
     """The stage of the script: the overlay and everybody at it."""
 
-    def __init__(self, supervisor: Supervisor, cast: Cast, screen: Screen, tally: Tally) -> None:
+    def __init__(
+        self, supervisor: Supervisor, cast: Cast, screen: Screen, tally: Tally, audit: Path
+    ) -> None:
         self._supervisor = supervisor
+        self._audit = audit
         self._screen = screen
         self._tally = tally
         self._tasks: asyncio.TaskGroup
         self._records: dict[str, RecordFile] = {}
         self.watchers = {
-            part.name: Watcher(part, [supervisor[each].url for each in part.brokers], tally)
+            part.name: Watcher(part, [supervisor[each].url for each in part.brokers], tally, audit)
             for part in cast.watchers
         }
 
     def feed(self, part: FeedPart, options: Options) -> Feed:
         """Return a feed at its broker."""
         url = self._supervisor[part.brokers[0]].url
-        return Feed(part, url, options.rate, options.seed, self._tally)
+        return Feed(part, url, options.rate, options.seed, self._tally, self._audit)
 
     def open(self, records: dict[str, RecordFile], tasks: asyncio.TaskGroup) -> None:
         """From now on watchers can enter."""
@@ -137,7 +146,12 @@ async def perform(options: Options, data: Path, screen: Screen, tally: Tally) ->
             screen.say(f"{happening.broker} is back", style="green")
 
     supervisor = Supervisor(
-        overlay, data / "brokers", port=0, parameters=PARAMETERS, on_event=happened
+        overlay,
+        data / "brokers",
+        port=0,
+        parameters=PARAMETERS,
+        audit=AuditOptions.of(data / AUDIT),
+        on_event=happened,
     )
     screen.say(f"starting {len(supervisor.brokers)} brokers …")
     try:
@@ -150,7 +164,7 @@ async def perform(options: Options, data: Path, screen: Screen, tally: Tally) ->
                 name: files.enter_context(RecordFile(directory / f"{name}.{suffix}"))
                 for name, suffix in suffixes.items()
             }
-            theatre = _Theatre(supervisor, cast, screen, tally)
+            theatre = _Theatre(supervisor, cast, screen, tally, data / AUDIT)
             show = asyncio.create_task(_show(screen, supervisor))
             try:
                 await _play(options, cast, theatre, records, directory, screen)
@@ -263,9 +277,16 @@ def _made(data: Path | None) -> Path:
     return data
 
 
-def perform_and_show(options: Options, data: Path | None = None, *, as_json: bool = False) -> int:
+def perform_and_show(
+    options: Options,
+    data: Path | None = None,
+    *,
+    as_json: bool = False,
+    then: Callable[[Path, Path], bool] | None = None,
+) -> int:
     """Run the demo, show it, and return the exit code: 0 only if the audit is clean.
 
+    ``then`` is given the audit logs and the overlay's file, and says whether it found all clean, too.
     What it has written is kept where that was asked for, or if the audit found something.
     """
     console, tally = make_console(), Tally()
@@ -275,11 +296,13 @@ def perform_and_show(options: Options, data: Path | None = None, *, as_json: boo
             audit = asyncio.run(_until_signal(options, directory, screen, tally))
         if audit is None:
             return EXIT_INTERRUPTED
-        is_kept |= not audit.is_clean
         _tell(console, options, tally, audit, as_json=as_json)
+        logs, tree = directory / AUDIT, directory / "brokers" / "overlay.toml"
+        is_clean = audit.is_clean and (then is None or then(logs, tree))
+        is_kept |= not is_clean
         if is_kept and not as_json:
             console.print(f"records and logs of the brokers are in {directory}", soft_wrap=True)
-        return 0 if audit.is_clean else EXIT_UNCLEAN
+        return 0 if is_clean else EXIT_UNCLEAN
     finally:
         if not is_kept:
             shutil.rmtree(directory)

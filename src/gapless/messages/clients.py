@@ -16,7 +16,7 @@ from gapless.core.ids import PubendId
 from gapless.core.limits import SEQUENCE_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Partition, Quality
-from gapless.messages.streams import Publication
+from gapless.messages.streams import Publication, ReadForm
 
 __all__ = [
     "Ack",
@@ -319,6 +319,9 @@ class ReadLog(msgspec.Struct, frozen=True, array_like=True, tag=True):
     filter: str
     low: Tick
     high: Tick
+    bytes_max: int = 0
+    """About how much of the log one answer may cover; 0 leaves that to the broker, which has a limit."""
+    form: ReadForm = ReadForm.EVENTS
 
 
 class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -330,6 +333,8 @@ class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
     top: Tick
     released: Tick
     """Up to here events may be gone from the log."""
+    rows: tuple[bytes, ...] = ()
+    """In place of the publications, if another form was asked for; a broker may still give those."""
 
 
 # --- operating ----------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ __all__ = [
     "LogRow",
     "MemberRecord",
     "NeighbourhoodRecord",
+    "PackedRow",
     "PubendRecord",
     "PublisherRecord",
     "Record",
@@ -319,6 +320,14 @@ class LogRow(msgspec.Struct, frozen=True, array_like=True, tag=True):
     control_version: int
     clock: int
     publications: tuple[Publication, ...]
+
+
+class PackedRow(msgspec.Struct, frozen=True):
+    """A row whose publications stay as they were written: an array in msgpack."""
+
+    first: Tick
+    last: Tick
+    publications: bytes
 
 
 class Store(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 
 from gapless.core.ids import BrokerId, Join, PubendId, ShbId, VirtualTime
 from gapless.core.ticks import Tick
-from gapless.messages.streams import Member, Piece
+from gapless.messages.streams import Member, Piece, ReadForm
 
 __all__ = ["Done", "HoldId", "Leave", "Read", "ReadReply", "ReleaseHold"]
 
@@ -40,6 +40,8 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The log is held above this tick."""
     newcomer: Member | None = None
     """A host that comes to the pubend, and asks since when it was known there (R46)."""
+    form: ReadForm = ReadForm.EVENTS
+    """An older broker knows but one, and answers with pieces."""
 
 
 class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -60,6 +62,8 @@ class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Up to which virtual time the news of the newcomer was there, each with the tick from which on."""
     kept: Tick = 0
     """Above this tick the log is kept for the newcomer, if anything was known of it."""
+    rows: tuple[bytes, ...] = ()
+    """In place of pieces, if another form was asked for."""
 
 
 class ReleaseHold(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -26,6 +26,7 @@ __all__ = [
     "Nack",
     "Piece",
     "Publication",
+    "ReadForm",
     "Regime",
     "RegimeWant",
     "Released",
@@ -60,6 +61,17 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     regime: int
     control_version: int
     publications: tuple[Publication, ...] = ()
+
+
+class ReadForm(IntEnum):
+    """In which form a part of a log is given."""
+
+    EVENTS = 0
+    """One by one."""
+    ROWS = 1
+    """As the log has them: byte strings, each an array of publications in msgpack."""
+    TICKS = 2
+    """Only their ticks: byte strings, each an array of ticks in msgpack."""
 
 
 class AttachKind(IntEnum):

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from gapless.audit.brokers import BrokerAudit
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import PubendId
 from gapless.core.machine import Asked, ClientDown, ClientFree, ClientFull, ClientUp, Event
@@ -97,6 +98,8 @@ class ClientSession:
         if kind is Goodbye:
             self.connection.abort()
         elif kind is not Beat:
+            if self._clients.audit is not None:
+                self._clients.audit.asked(self.name, request)
             self._clients.happen(Asked(self.name, request))
 
     def taken(self) -> None:
@@ -139,8 +142,10 @@ class Clients:
         happen_together: Callable[[Sequence[Event]], None],
         parameters: Parameters,
         voice: Voice,
+        audit: BrokerAudit | None = None,
     ) -> None:
         self.happen = happen
+        self.audit = audit
         self.happen_together = happen_together
         self.traffic = Traffic()
         self.published = 0
@@ -191,6 +196,8 @@ class Clients:
         """Let the machine know that a client is gone, unless it has sent it away itself."""
         if self._sessions.pop(session.name, None) is not None:
             self._voice.debug("client is gone", client=session.name, reason=reason)
+            if self.audit is not None:
+                self.audit.gone(session.name)
             self.happen(ClientDown(session.name))
 
     # --- what the machine wants --------------------------------------------------------------------
@@ -205,6 +212,8 @@ class Clients:
             self.delivered += notice.count
         elif kind is Published:
             self.published += len(notice.ticks)
+        if self.audit is not None:
+            self.audit.told(client, notice)
         try:
             frame = CLIENT_NOTICES.encode(notice)
         except ProtocolError as error:
@@ -228,6 +237,8 @@ class Clients:
         session = self._sessions.pop(client, None)
         if session is not None:
             self.dismissed += 1
+            if self.audit is not None:
+                self.audit.gone(client)
             self._voice.info("client is dismissed", client=client, reason=reason)
             session.connection.close(Farewell.DISMISSED, reason)
 

@@ -17,6 +17,14 @@ A file in TOML; only ``name`` and ``data`` must be there::
     bytes_max = 16777216  # a file that is full is put aside as l1.log.1, …
     files_kept = 4  # so many of these
 
+    [audit]  # left out: nothing is written down
+    directory = "audit"  # relative to this file; brokers and clients may share one
+    bytes_max = 1073741824  # of all files of this broker; the oldest are removed
+    segment_bytes = 16777216  # a file ends when it is so large, or
+    segment_s = 300  # so old
+    flush_ms = 100  # how long what was delivered may wait to be written
+    attributes = true  # of publications; without them it cannot be computed what is owed
+
     [parameters]  # any of gapless.core.parameters
     retention_s = 86400
 
@@ -31,6 +39,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from gapless.audit.options import AuditOptions
 from gapless.core.errors import UsageError
 from gapless.core.limits import LOG_BYTES_LEAST, LOG_FILES_MOST
 from gapless.core.parameters import Parameters
@@ -64,6 +73,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     advertise: str = ""
     metrics: str = ""
     log: LogConfig = LogConfig()
+    audit: AuditOptions | None = None
     parameters: dict[str, bool | int] = {}
 
 
@@ -88,6 +98,7 @@ def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
             advertise=Address.parse(found.advertise) if found.advertise else None,
             metrics=Address.parse(found.metrics) if found.metrics else None,
             parameters=_parameters(found, overlay),
+            audit=_audit(found, path.parent),
             restarts=restarts,
         )
         _check_cell(found, settings)
@@ -97,6 +108,13 @@ def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
     if log.file:
         log = msgspec.structs.replace(log, file=str(path.parent / log.file))
     return BrokerConfig(settings, log)
+
+
+def _audit(found: _File, home: Path) -> AuditOptions | None:
+    if found.audit is None:
+        return None
+    directory = str(home / found.audit.directory)
+    return msgspec.structs.replace(found.audit, directory=directory)
 
 
 def _check_cell(found: _File, settings: Settings) -> None:

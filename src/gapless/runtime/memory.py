@@ -12,6 +12,7 @@ from typing import Any
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetch, Fetched, Write, Written
+from gapless.delivery.packing import packed
 from gapless.messages.records import Append, Erase, LogRow, Record, Store, Trim
 
 __all__ = ["MemoryStore"]
@@ -52,7 +53,8 @@ class MemoryStore:
                 complete = False
                 break
             found.append(row)
-        self._answer(Fetched(fetch.ticket, tuple(found), complete=complete))
+        told = map(packed, found) if fetch.packed else found
+        self._answer(Fetched(fetch.ticket, tuple(told), complete=complete))
 
     def close(self) -> None:
         """Forget everything."""

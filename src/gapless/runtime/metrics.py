@@ -112,6 +112,8 @@ class Metrics(Collector):
         yield _gauge("pubends_refused", "Pubends that are damaged.", len(broker.refused))
         damages = len(broker.pubends.damages)
         yield _gauge("pubends_damaged", "Pubends whose stream waits at a damaged row.", damages)
+        staged = broker.stagers.staging.bytes
+        yield _gauge("staged_bytes", "What is staged and not committed.", staged)
         subscriptions = len(broker.host.subscriptions)
         yield _gauge("subscriptions", "Subscriptions at this broker.", subscriptions)
         families = {

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
+from gapless.audit.brokers import BrokerAudit
 from gapless.broker import Broker
 from gapless.core.errors import DiskFullError, UsageError
 from gapless.core.ids import BrokerId, PubendId
@@ -73,6 +74,7 @@ class Node:
         self._web: WebServer | None = None
         self.metrics_address: Address | None = None
         """Where /metrics and /healthz are."""
+        self._audit: BrokerAudit | None = None
         self._said_damages: dict[PubendId, str] = {}
         self._stopping = False
         self._stopped = False
@@ -133,6 +135,7 @@ class Node:
         self.disk = Disk(opened.store, self.settings.parameters.frame_bytes_max)
         self.refused = opened.refused
         try:
+            self._open_audit()
             self._make(opened)
             await self._bind()
             self.driver.happen(None)
@@ -143,6 +146,10 @@ class Node:
             await self.kill()
             raise
         self._say_started()
+
+    def _open_audit(self) -> None:
+        if self.settings.audit is not None:
+            self._audit = BrokerAudit(self.settings.audit, self.name, self.settings.cell)
 
     async def _serve(self) -> None:
         """Let others in, and reach for the peers."""
@@ -182,7 +189,7 @@ class Node:
         )
         self.driver = Driver(self.broker, self, self._loop, self._fail)
         happen, happen_together = self.driver.happen, self.driver.happen_together
-        self.clients = Clients(happen, happen_together, parameters, self._voice)
+        self.clients = Clients(happen, happen_together, parameters, self._voice, self._audit)
         self.links = Links(
             self.driver.happen,
             self._make_connection,
@@ -272,6 +279,8 @@ class Node:
 
     def write(self, write: Write) -> None:
         """Make changes durable; who publishes waits while too much is under way."""
+        if self._audit is not None:
+            self._audit.writing(write)
         self.disk.write(write)
         if self.disk.pending_bytes > self.settings.parameters.unwritten_bytes_max:
             self.clients.hold()
@@ -286,6 +295,8 @@ class Node:
         """Take what the disk has done."""
         if self._stopped:
             return
+        if self._audit is not None:
+            self._audit.written(events)
         for step in self.disk.steps_of(events):
             self.driver.happen_together(step)
         if not self._begun.done():
@@ -351,6 +362,8 @@ class Node:
     async def kill(self) -> None:
         """End this life at once, as a crash would: nothing is flushed, nobody is told."""
         self._stopping = True
+        if self._audit is not None:
+            self._audit.abandon()
         await self._close_server()
         for connection in self._connections:
             connection.abort()
@@ -393,6 +406,8 @@ class Node:
         if hasattr(self, "driver"):
             self.driver.stop()
         await self._loop.run_in_executor(None, self.disk.close)
+        if self._audit is not None:
+            self._audit.close()
 
     async def _wait_for_connections(self) -> None:
         """Let all connections send the rest; cut those that do not take it."""

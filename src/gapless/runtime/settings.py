@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from gapless.audit.options import AuditOptions
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.parameters import DEFAULTS, Parameters
@@ -33,6 +34,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Address | None = None
     """Where /metrics and /healthz are, if anywhere."""
     parameters: Parameters = DEFAULTS
+    audit: AuditOptions | None = None
+    """Where to write down what was published and delivered, if anywhere."""
     restarts: int = 0
     """How often a supervisor has started it again."""
 

@@ -30,6 +30,7 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
+from gapless.audit.options import AuditOptions
 from gapless.core.errors import GaplessError, UsageError
 from gapless.core.ids import BrokerId, CellId
 from gapless.runtime.addresses import PORT, Address
@@ -141,6 +142,7 @@ class Supervisor:
         metrics: bool = True,
         parameters: Mapping[str, bool | int] | None = None,
         log: LogConfig | None = None,
+        audit: AuditOptions | None = None,
         restart: bool = True,
         on_event: Callable[[Happening], None] = _ignore,
     ) -> None:
@@ -149,6 +151,7 @@ class Supervisor:
         self._metrics = metrics
         self._parameters = dict(parameters or {})
         self._log = log or LogConfig()
+        self._audit = audit
         self._restart = restart
         self._on_event = on_event
         self._stopping = False
@@ -316,6 +319,10 @@ class Supervisor:
             values["metrics"] = str(Address("127.0.0.1", 0))
         log = msgspec.structs.replace(self._log, file=broker.log_path.name)
         values["log"] = msgspec.to_builtins(log)
+        if self._audit is not None:
+            directory = str(self._audit.path.absolute())
+            chosen = msgspec.structs.replace(self._audit, directory=directory)
+            values["audit"] = msgspec.to_builtins(chosen)
         values["parameters"] = self._parameters
         return toml_text(values)
 

@@ -149,10 +149,10 @@ class Disk:
 
     def _fetched(self, process: Process, fetch: Fetch) -> None:
         if process.alive:
-            found = self.read(fetch.pubend, fetch.low, fetch.high, fetch.bytes_max)
-            rows, *rest = found
+            read = self.read(fetch.pubend, fetch.low, fetch.high, fetch.bytes_max)
+            rows, damaged, complete = read
             told = tuple(map(packed, rows)) if fetch.packed else rows
-            self._world.happen(process, Fetched(fetch.ticket, told, *rest))
+            self._world.happen(process, Fetched(fetch.ticket, told, damaged, complete))
 
     def read(
         self, pubend: PubendId, low: int, high: int, bytes_max: int

@@ -52,9 +52,7 @@ class Reader(Client):
     def _ask_on(self) -> None:
         self._request = self.next_request()
         pubend, bytes_max, form = self.stream.pubend, self.bytes_max, self.form
-        request = ReadLog(
-            self._request, pubend, self.filter, self.low, self.high, bytes_max, form
-        )
+        request = ReadLog(self._request, pubend, self.filter, self.low, self.high, bytes_max, form)
         self.ask(request)
 
     def take(self, notice: Any) -> None:
@@ -103,8 +101,9 @@ class Reader(Client):
         """Return what a part has, in whichever field its form has it."""
         if self.form is ReadForm.EVENTS:
             return (*part.publications, *part.rows)
-        rows = unpack_ticks(part.rows) if self.form is ReadForm.TICKS else unpack(part.rows)
-        return (*part.publications, *rows)
+        if self.form is ReadForm.ROWS:
+            return (*part.publications, *unpack(part.rows))
+        return (*(each.tick for each in part.publications), *unpack_ticks(part.rows))
 
     def _finish(self) -> None:
         self.done = True

@@ -29,6 +29,7 @@ from gapless.wire import (
     HEADER_BYTES,
     VERSIONS,
     Goodbye,
+    Greeting,
     Introduce,
     Role,
     Welcome,
@@ -122,13 +123,16 @@ class Line:
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             made.sendall(encode_greeting(Introduce(Role.CLIENT, f"spark-{uuid4().hex[:8]}")))
-            greeting = decode_greeting(bytes(_body(made)))
-            if not isinstance(greeting, Welcome) or greeting.version not in VERSIONS:
-                raise ConnectionLostError(f"expected a welcome, got {greeting!r:.200}")
+            _check_greeting(decode_greeting(bytes(_body(made))))
         except BaseException:
             made.close()
             raise
         return made
+
+
+def _check_greeting(greeting: Greeting) -> None:
+    if not isinstance(greeting, Welcome) or greeting.version not in VERSIONS:
+        raise ConnectionLostError(f"expected a welcome, got {greeting!r:.200}")
 
 
 def _body(connection: socket.socket) -> bytearray:

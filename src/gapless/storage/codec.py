@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from gapless.core.errors import DamagedError
 from gapless.core.ids import PubendId
-from gapless.messages.records import LogRow, Record
+from gapless.core.ticks import Tick
+from gapless.messages.records import LogRow, PackedRow, Record
 
 __all__ = [
     "NOTHING",
@@ -29,9 +30,12 @@ __all__ = [
     "encode_row",
     "is_sound",
     "label_of",
+    "packed_row",
     "pubend_of",
     "record_checksum",
 ]
+
+T = TypeVar("T")
 
 NOTHING = -1
 """Where a log ends that had no row, and up to where one is trimmed that never was."""
@@ -40,9 +44,23 @@ _SLICE = 4_096
 """Bytes that are summed at once. ``crc32`` gives up the interpreter above 5 KiB, and to get it
 back from a busy event loop can take longer than a thousand sums."""
 
+
+class _Packed(msgspec.Struct, array_like=True, tag=LogRow.__name__):
+    """A log row with its publications undecoded."""
+
+    pubend: PubendId
+    first: Tick
+    last: Tick
+    regime: int
+    control_version: int
+    clock: int
+    publications: msgspec.Raw
+
+
 _encoder = msgspec.msgpack.Encoder()
 _record_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 _row_decoder = msgspec.msgpack.Decoder(LogRow)
+_packed_decoder = msgspec.msgpack.Decoder(_Packed)
 _key_encoder = msgspec.json.Encoder()
 _key_decoder = msgspec.json.Decoder(tuple[str, ...])
 _UNDECODABLE = (msgspec.MsgspecError, ValueError, TypeError)
@@ -115,10 +133,20 @@ def encode_row(row: LogRow) -> bytes:
 
 def decode_row(stored: StoredRow, checksum: object) -> LogRow:
     """Return the log row that a stored one holds; DamagedError says what is wrong with it."""
+    return _decoded(stored, checksum, _row_decoder)
+
+
+def packed_row(stored: StoredRow, checksum: object) -> PackedRow:
+    """As above, with the publications as they stand there."""
+    row = _decoded(stored, checksum, _packed_decoder)
+    return PackedRow(row.first, row.last, bytes(row.publications))
+
+
+def _decoded(stored: StoredRow, checksum: object, decoder: msgspec.msgpack.Decoder[T]) -> T:
     if not is_sound(stored, checksum):
         raise DamagedError(f"its content does not fit its checksum {_shown(checksum)}")
     try:
-        return _row_decoder.decode(stored.frame)
+        return decoder.decode(stored.frame)
     except _UNDECODABLE as error:
         raise DamagedError(f"it cannot be decoded: {error}") from error
 

@@ -8,16 +8,26 @@ and the row behind it or, at the end of the log, the mark, which names the last 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 from gapless.core.errors import DamagedError
 from gapless.core.ids import PubendId
 from gapless.messages.records import LogRow
-from gapless.storage.codec import NOTHING, Mark, StoredRow, decode_row, is_sound, label_of
+from gapless.storage.codec import (
+    NOTHING,
+    Mark,
+    StoredRow,
+    decode_row,
+    is_sound,
+    label_of,
+    packed_row,
+)
 from gapless.storage.schema import snapshot
 
 __all__ = ["Found", "read_log", "read_mark", "walk_log"]
+
+T = TypeVar("T")
 
 _NEIGHBOUR = "SELECT first, last FROM log WHERE pubend=? AND first<=? ORDER BY first DESC LIMIT 1"
 _BEHIND = "SELECT previous FROM log WHERE pubend=? AND first>? ORDER BY first LIMIT 1"
@@ -32,20 +42,27 @@ _ANY = "SELECT 1 FROM log WHERE pubend=? LIMIT 1"
 class Found(NamedTuple):
     """What a read of a log found; the fields of :class:`gapless.core.machine.Fetched`."""
 
-    rows: tuple[LogRow, ...]
+    rows: tuple[Any, ...]
     damaged: str | None = None
     complete: bool = True
 
 
 def read_log(
-    connection: sqlite3.Connection, pubend: PubendId, low: int, high: int, bytes_max: int
+    connection: sqlite3.Connection,
+    pubend: PubendId,
+    low: int,
+    high: int,
+    bytes_max: int,
+    *,
+    packed: bool = False,
 ) -> Found:
     """Return the rows that touch the range: at least one, then up to so many bytes of frames."""
-    found: list[LogRow] = []
+    decode: Callable[[StoredRow, object], Any] = packed_row if packed else decode_row
+    found: list[Any] = []
     size = 0
     try:
         with snapshot(connection):
-            for stored, row in walk_log(connection, pubend, low, high):
+            for stored, row in _walk(connection, pubend, low, high, decode):
                 size += len(stored.frame)
                 if found and size > bytes_max:
                     return Found(tuple(found), None, complete=False)
@@ -62,6 +79,16 @@ def walk_log(
 
     The caller holds a snapshot.
     """
+    return _walk(connection, pubend, low, high, decode_row)
+
+
+def _walk(
+    connection: sqlite3.Connection,
+    pubend: PubendId,
+    low: int,
+    high: int,
+    decode: Callable[[StoredRow, object], T],
+) -> Iterator[tuple[StoredRow, T]]:
     label = label_of(pubend)
     mark = read_mark(connection, label)
     if mark is None or high < low:
@@ -78,7 +105,7 @@ def walk_log(
     for *columns, checksum in connection.execute(_ROWS, (label, first, high)):
         stored = StoredRow(label, *columns)
         try:
-            row = decode_row(stored, checksum)
+            row = decode(stored, checksum)
         except DamagedError as error:
             raise DamagedError(
                 f"row {stored.first} to {stored.last} is damaged: {error}"

@@ -311,7 +311,14 @@ class Storage:
             return Found((), problem, complete=problem is None)
         high = min(fetch.high, mark.last)
         with self._reading:
-            return read_log(self._reader, fetch.pubend, fetch.low, high, fetch.bytes_max)
+            return read_log(
+                self._reader,
+                fetch.pubend,
+                fetch.low,
+                high,
+                fetch.bytes_max,
+                packed=fetch.packed,
+            )
 
 
 def _make_directory(directory: Path) -> None:

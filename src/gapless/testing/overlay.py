@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
+from gapless.audit.options import AuditOptions
 from gapless.client.portal import Portal
 from gapless.core.errors import ClosedError, UsageError
 from gapless.core.ids import BrokerId
@@ -25,7 +26,7 @@ class Overlay:
 
     ``topology`` is ``line:3``, ``star:5``, ``tree:2x3`` or the name of a file; brokers are b1, b2, …
     With ``on_disk=False`` nothing is written, which is quicker, and a broker that is started again
-    remembers nothing.
+    remembers nothing. With ``audit`` brokers write down there what they publish and deliver.
     """
 
     def __init__(
@@ -34,8 +35,10 @@ class Overlay:
         *,
         parameters: Parameters = DEFAULTS,
         on_disk: bool = True,
+        audit: AuditOptions | str | Path | None = None,
     ) -> None:
         self._overlay = overlay_of(topology)
+        self._audit = None if audit is None else AuditOptions.of(audit)
         self._parameters = parameters
         self._on_disk = on_disk
         self._directory: TemporaryDirectory[str] | None = None
@@ -92,6 +95,7 @@ class Overlay:
             data=data,
             listen=listen,
             parameters=self._parameters,
+            audit=self._audit,
         )
         node = Node(settings, addresses=self._addresses)
         await node.start()
@@ -133,8 +137,9 @@ class SyncOverlay:
         *,
         parameters: Parameters = DEFAULTS,
         on_disk: bool = True,
+        audit: AuditOptions | str | Path | None = None,
     ) -> None:
-        self._overlay = Overlay(topology, parameters=parameters, on_disk=on_disk)
+        self._overlay = Overlay(topology, parameters=parameters, on_disk=on_disk, audit=audit)
         self._portal: Portal | None = None
 
     @property

@@ -11,6 +11,11 @@ Theory of operation
   large ones under the eyes of readers (:mod:`.compacting`). :func:`read_archive` reads a version.
 - :func:`backtest` tells what filters would have matched (:mod:`.backtesting`). Executors match with the
   index that brokers use, and hand back counts and sketches, never matches (:mod:`.tallies`).
+- :func:`audit` compares what was owed with what came (:mod:`.auditing`), from the logs that brokers and
+  clients write (:mod:`gapless.audit`, :mod:`.audit_logs`). Who is owed what is matched on executors
+  (:mod:`.owing`); what no log can know is not held against anybody (:mod:`.horizons`).
+- :func:`profile` counts traffic between cells from the same logs (:mod:`.profiling`), and looks for a tree
+  that suits it better (:mod:`.trees`).
 
 All take a Spark session, and run at its master. Executors need gapless; what is missing there is shipped
 or named (:mod:`.shipping`).
@@ -23,8 +28,19 @@ Invariants
 """
 
 from gapless.spark.jobs.archiving import archive, read_archive
+from gapless.spark.jobs.auditing import audit
 from gapless.spark.jobs.backtesting import backtest
 from gapless.spark.jobs.compacting import compact_archive
+from gapless.spark.jobs.profiling import profile
 from gapless.spark.jobs.sweeping import sweep, sweep_seeds
 
-__all__ = ["archive", "backtest", "compact_archive", "read_archive", "sweep", "sweep_seeds"]
+__all__ = [
+    "archive",
+    "audit",
+    "backtest",
+    "compact_archive",
+    "profile",
+    "read_archive",
+    "sweep",
+    "sweep_seeds",
+]

@@ -1,0 +1,226 @@
+"""What brokers and clients write down of real traffic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import pytest
+
+import gapless
+from gapless.audit import Entry, read
+from gapless.audit.facts import Control, facts_of
+from gapless.audit.records import (
+    Acked,
+    Closing,
+    Confirmed,
+    Delivered,
+    Ended,
+    Opened,
+    Published,
+    Record,
+    Stored,
+    Switched,
+)
+from gapless.audit.segments import segments_of
+from gapless.audit.timelines import Subscription, subscriptions_of
+from gapless.testing import Overlay
+from tests.client.running import soon, story
+
+R = TypeVar("R", bound=Record)
+
+
+def of(kind: type[R], entries: list[Entry], side: str) -> list[R]:
+    found = [entry.record for entry in entries if entry.header.side == side]
+    return [record for record in found if isinstance(record, kind)]
+
+
+def ticks_of(records: list[Delivered], subscription: str) -> list[int]:
+    return [
+        tick
+        for record in records
+        if record.subscription == subscription
+        for _, ticks, _ in record.runs
+        for tick in ticks
+    ]
+
+
+def judged(directory: Path, tail_us: int = 10**12) -> list[Subscription]:
+    facts = [fact for path in segments_of(directory) for fact in facts_of(path.read_bytes())]
+    controls = [
+        msgspec.msgpack.decode(fact.control, type=Control)
+        for fact in facts
+        if fact.control is not None
+    ]
+    return subscriptions_of(controls, tail_us)
+
+
+@story
+async def test_what_is_published_and_delivered_is_written_by_brokers_and_clients(
+    tmp_path: Path,
+) -> None:
+    async with (
+        Overlay("line:2", audit=tmp_path) as overlay,
+        gapless.connect(overlay.url("b1"), name="feed", audit=tmp_path) as feeding,
+        gapless.connect(overlay.url("b2"), name="tape", audit=tmp_path) as watching,
+        feeding.publisher("quotes", name="p") as publisher,
+        watching.subscribe("n >= 5", durable="tape") as events,
+    ):
+        await soon(lambda: "quotes" in events.position)
+        await publisher.publish_many([{"n": n} for n in range(10)])
+        got = [await events.get() for _ in range(5)]
+        switch = await events.set_filter("n >= 100")
+        await publisher.publish({"n": 50})
+        await publisher.publish({"n": 100})
+        got.append(await events.get())
+    entries = [*read(tmp_path)]
+    published = of(Published, entries, "broker")
+    assert [a["n"] for each in published for a in each.attributes or ()] == [*range(10), 50, 100]
+    assert {each.publisher for each in published} == {"p"}
+    ticks = [tick for each in published for tick in each.ticks]
+    assert [tick for each in of(Confirmed, entries, "client") for tick in each.ticks] == ticks
+    assert of(Stored, entries, "broker")[-1].tick == ticks[-1]
+    cells = {entry.header.cell for entry in entries if isinstance(entry.record, Published)}
+    assert cells == {"c1"}
+    for side in ("broker", "client"):
+        assert ticks_of(of(Delivered, entries, side), "tape") == [event.tick for event in got]
+        (opened,) = of(Opened, entries, side)
+        assert (opened.filter, opened.durable, opened.broker) == ("n >= 5", True, "b2")
+        assert [each.filter for each in of(Switched, entries, side)] == ["n >= 5", "n >= 100"]
+        assert dict(of(Switched, entries, side)[-1].position)[got[0].run.pubend] == switch["quotes"]
+        assert of(Ended, entries, side)
+    assert of(Acked, entries, "client")[-1].position[-1][1] == got[-1].tick
+    assert of(Acked, entries, "broker")
+    assert [each.sequence for each in got] == [
+        sequence
+        for each in of(Delivered, entries, "client")
+        for _, _, sequences in each.runs
+        for sequence in sequences
+    ]
+    assert sum(isinstance(entry.record, Closing) for entry in entries) == 3
+
+
+@story
+async def test_a_timeline_has_filters_from_start_to_end(tmp_path: Path) -> None:
+    async with (
+        Overlay(audit=tmp_path) as overlay,
+        gapless.connect(overlay.url(), audit=tmp_path) as session,
+        session.publisher("quotes") as publisher,
+        session.subscribe("n >= 5") as events,
+    ):
+        first = await publisher.publish({"n": 7})
+        await events.get()
+        switch = await events.set_filter("n < 5")
+        last = await publisher.publish({"n": 1})
+        await events.get()
+    (found,) = judged(tmp_path)
+    assert found.side == "client"
+    spans = [(each.filter, each.high, each.settled) for each in found.intervals]
+    assert spans == [("n >= 5", switch["quotes"], True), ("n < 5", last["quotes"], True)]
+    assert found.intervals[0].low < first["quotes"]
+
+
+@story
+async def test_after_a_seek_what_is_skipped_is_not_owed_and_what_comes_again_is_no_duplicate(
+    tmp_path: Path,
+) -> None:
+    async with (
+        Overlay(audit=tmp_path) as overlay,
+        gapless.connect(overlay.url(), audit=tmp_path) as session,
+        session.publisher("quotes") as publisher,
+        session.subscribe("", start="earliest") as events,
+    ):
+        places = [await publisher.publish({"n": n}) for n in range(3)]
+        for _ in range(3):
+            await events.get()
+        await events.seek(places[0])
+        assert [(await events.get()).attributes["n"] for _ in range(2)] == [1, 2]
+    (found,) = judged(tmp_path)
+    assert [stay.rank for stay in found.stays] == [0, 1]
+    assert found.stays[1].fresh_up_to == -1
+    assert all(each.settled for each in found.intervals)
+
+
+@story
+async def test_a_killed_broker_has_written_all_that_it_published(tmp_path: Path) -> None:
+    async with (
+        Overlay(audit=tmp_path) as overlay,
+        gapless.connect(overlay.url(), audit=tmp_path) as session,
+        session.publisher("quotes") as publisher,
+        session.subscribe("") as events,
+    ):
+        for n in range(20):
+            await publisher.publish({"n": n})
+        await overlay.restart("b1")
+        await publisher.publish({"n": 20})
+        got = [await events.get() for _ in range(21)]
+    entries = [*read(tmp_path)]
+    ticks = [tick for each in of(Published, entries, "broker") for tick in each.ticks]
+    assert {event.tick for event in got} <= set(ticks)
+    runs = {entry.header.run for entry in entries if entry.header.side == "broker"}
+    assert len(runs) == 2
+    (found,) = judged(tmp_path)
+    assert [each.settled for each in found.intervals] == [True]
+
+
+@story
+async def test_without_clients_logs_those_of_brokers_count(tmp_path: Path) -> None:
+    async with (
+        Overlay(audit=tmp_path) as overlay,
+        gapless.connect(overlay.url()) as session,
+        session.publisher("quotes") as publisher,
+        session.subscribe("n > 0") as events,
+    ):
+        position = await publisher.publish({"n": 1})
+        await events.get()
+    (found,) = judged(tmp_path)
+    assert found.side == "broker"
+    assert found.intervals[-1].high == position["quotes"]
+
+
+@story
+async def test_best_effort_is_not_in_a_log_that_speaks_of_promises(tmp_path: Path) -> None:
+    async with (
+        Overlay(audit=tmp_path) as overlay,
+        gapless.connect(overlay.url(), audit=tmp_path) as session,
+        session.publisher("loose", guaranteed=False) as publisher,
+        session.subscribe("") as events,
+    ):
+        await publisher.publish({"n": 1})
+        await events.get()
+    entries = [*read(tmp_path)]
+    assert not of(Published, entries, "broker")
+    assert not of(Delivered, entries, "client")
+
+
+def test_a_broker_is_told_in_its_file(tmp_path: Path) -> None:
+    from gapless.runtime import load_config
+
+    path = tmp_path / "b1.toml"
+    path.write_text('name = "b1"\ndata = "d"\n[audit]\ndirectory = "a"\nflush_ms = 5\n')
+    audit = load_config(path).settings.audit
+    assert audit is not None
+    assert (audit.directory, audit.flush_ms) == (str(tmp_path / "a"), 5)
+    path.write_text('name = "b1"\ndata = "d"\n[audit]\ndirectory = "a"\nflush = 5\n')
+    with pytest.raises(gapless.errors.UsageError, match="there is no key `flush`"):
+        load_config(path)
+
+
+def test_all_brokers_of_an_overlay_are_told_the_same_directory(tmp_path: Path) -> None:
+    from gapless.audit import AuditOptions
+    from gapless.runtime import Supervisor, generate, load_config
+
+    options = AuditOptions(directory=str(tmp_path / "audit"), flush_ms=7)
+    supervisor = Supervisor(generate("line:2"), tmp_path / "data", port=0, audit=options)
+    supervisor._write_files()
+    for broker in supervisor.brokers:
+        assert load_config(broker.config_path).settings.audit == options
+
+
+@story
+async def test_a_broker_that_cannot_write_its_log_does_not_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(gapless.errors.UsageError, match="cannot be written"):
+        async with Overlay(audit=tmp_path / "file"):
+            pass

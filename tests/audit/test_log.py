@@ -1,0 +1,181 @@
+"""The files of an audit log: what is written can be read, whatever happened to the writer."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gapless.audit import AuditOptions, AuditWriter, read
+from gapless.audit.records import Closing, Confirmed, Header, Opened, Record
+from gapless.audit.segments import MAGIC, encode_frame, segments_of
+from gapless.core.errors import UsageError
+from gapless.core.ids import PubendId
+
+QUOTES = PubendId("quotes")
+
+
+def confirmed(number: int) -> Confirmed:
+    return Confirmed(QUOTES, "feed", number, [1_000 + number])
+
+
+def records_in(directory: Path) -> list[Record]:
+    return [entry.record for entry in read(directory)]
+
+
+def writer_at(directory: Path, **options: int) -> AuditWriter:
+    chosen = msgspec.structs.replace(AuditOptions(directory=str(directory)), **options)
+    return AuditWriter(chosen, "client", "a/b-c")
+
+
+def test_what_is_written_is_read_in_order_with_who_wrote_it(tmp_path: Path) -> None:
+    writer = writer_at(tmp_path)
+    for number in range(3):
+        writer.add(confirmed(number))
+    writer.close()
+    writer.close()
+    entries = [*read(tmp_path)]
+    assert [each.record for each in entries] == [*map(confirmed, range(3)), Closing()]
+    assert {(each.header.side, each.header.name) for each in entries} == {("client", "a/b-c")}
+
+
+def test_a_log_that_is_being_written_is_read_up_to_its_last_frame(tmp_path: Path) -> None:
+    writer = writer_at(tmp_path)
+    writer.add(confirmed(1))
+    writer.flush()
+    assert records_in(tmp_path) == [confirmed(1)]
+    assert [path.suffix for path in segments_of(tmp_path)] == [".open"]
+    writer.close()
+    assert [path.suffix for path in segments_of(tmp_path)] == [".audit"]
+
+
+def test_records_are_written_soon_without_being_asked_for(tmp_path: Path) -> None:
+    writer = writer_at(tmp_path, flush_ms=1)
+    writer.add(confirmed(1))
+    for _ in range(1_000):
+        if records_in(tmp_path):
+            break
+        os.sched_yield()
+        writer._stopped.wait(0.01)
+    assert records_in(tmp_path) == [confirmed(1)]
+    writer.close()
+
+
+def test_a_crash_loses_only_what_was_not_flushed(tmp_path: Path) -> None:
+    writer = writer_at(tmp_path, flush_ms=60_000)
+    writer.add(confirmed(1))
+    writer.flush()
+    writer.add(confirmed(2))
+    writer.abandon()
+    assert records_in(tmp_path) == [confirmed(1)]
+
+
+def test_a_tail_that_is_torn_anywhere_leaves_what_is_before_it(tmp_path: Path) -> None:
+    writer = writer_at(tmp_path)
+    for number in (1, 2):
+        writer.add(confirmed(number))
+        writer.flush()
+    writer.abandon()
+    (path,) = segments_of(tmp_path)
+    whole = path.read_bytes()
+    last = len(encode_frame(2**50, [confirmed(2)]))
+    for cut in range(1, last + 1):
+        path.write_bytes(whole[:-cut])
+        assert records_in(tmp_path) == [confirmed(1)]
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert records_in(tmp_path) == [confirmed(1)]
+    path.write_bytes(b"something else")
+    assert records_in(tmp_path) == []
+
+
+def test_the_next_writer_ends_the_segment_of_a_dead_one_and_no_other(tmp_path: Path) -> None:
+    dead, living = writer_at(tmp_path), writer_at(tmp_path)
+    dead.abandon()
+    another = writer_at(tmp_path)
+    assert sorted(path.suffix for path in segments_of(tmp_path)) == [".audit", ".open", ".open"]
+    living.close()
+    another.close()
+
+
+def test_segments_end_by_size_and_the_oldest_are_removed(tmp_path: Path) -> None:
+    writer = writer_at(tmp_path, segment_bytes=4_096, bytes_max=16_384)
+    other = AuditWriter(AuditOptions(directory=str(tmp_path)), "client", "a")
+    for number in range(2_000):
+        writer.add(confirmed(number))
+        writer.flush()
+    writer.close()
+    other.close()
+    sizes = [path.stat().st_size for path in segments_of(tmp_path) if "a%2Fb" in path.name]
+    assert 8_192 < sum(sizes) <= 16_384
+    kept = [record.first for record in records_in(tmp_path) if isinstance(record, Confirmed)]
+    assert kept == [*range(kept[0], 2_000)]
+    assert any(path.name.startswith("client-a-") for path in segments_of(tmp_path))
+
+
+def test_a_segment_ends_by_time(tmp_path: Path) -> None:
+    writer = writer_at(tmp_path, segment_s=1)
+    writer.add(confirmed(1))
+    writer.flush()
+    writer._began -= 2
+    writer._rotate_old()
+    assert sorted(path.suffix for path in segments_of(tmp_path)) == [".audit", ".open"]
+    writer._began -= 2
+    writer._rotate_old()
+    assert len(segments_of(tmp_path)) == 2, "a segment without news goes on"
+    writer.close()
+
+
+def test_every_segment_begins_with_what_is_open(tmp_path: Path) -> None:
+    opened = Opened("tape", "1", "b1", "TRUE", False, False, [(QUOTES, 7)], restated=True)
+    options = AuditOptions(directory=str(tmp_path), segment_bytes=4_096, bytes_max=16_384)
+    writer = AuditWriter(options, "client", "tape", restate=lambda: [opened])
+    for number in range(300):
+        writer.add(confirmed(number))
+        writer.flush()
+    writer.close()
+    for path in segments_of(tmp_path):
+        assert next(iter(read_one(path))) == opened
+
+
+def read_one(path: Path) -> list[Record]:
+    from gapless.audit import read_segment
+
+    return [entry.record for entry in read_segment(path.read_bytes())]
+
+
+def test_a_log_that_cannot_be_written_ends_and_its_owner_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = writer_at(tmp_path)
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    writer.add(confirmed(1))
+    writer.flush()
+    writer.add(confirmed(2))
+    writer.flush()
+    writer.close()
+    assert writer.failure is not None
+    assert len(caplog.records) == 1
+    assert "No space left" in caplog.text
+
+
+def test_where_no_log_can_be_the_error_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be written"):
+        writer_at(tmp_path / "file")
+    with pytest.raises(UsageError, match="no directory of an audit log"):
+        [*read(tmp_path / "nowhere")]
+    with pytest.raises(UsageError, match="at least 4 times"):
+        AuditOptions(directory="x", bytes_max=10)
+
+
+def test_a_log_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    header = Header(99, "client", "x", "", "r", 1, 1)
+    (tmp_path / "client-x-r-000001.audit").write_bytes(MAGIC + encode_frame(1, [header]))
+    with pytest.raises(UsageError, match="newer gapless"):
+        [*read(tmp_path)]

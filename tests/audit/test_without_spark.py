@@ -1,0 +1,26 @@
+"""The demo's second audit where Spark is not: that is said, and the demo goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gapless.cli.main import main
+from gapless.cli.spark_audit import audit_and_profile
+from gapless.spark import extra
+
+
+def test_without_spark_there_is_no_second_audit_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(extra, "_PACKAGES", ("pyspark_that_nobody_has",))
+    assert audit_and_profile(tmp_path, tmp_path / "overlay.toml")
+    said = capsys.readouterr().err
+    assert "no second audit with Spark" in said
+    assert "pip install" in said
+
+
+def test_the_demo_does_not_mix_tables_into_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--spark", "--json"]) == 2
+    assert "gapless spark audit" in capsys.readouterr().err
