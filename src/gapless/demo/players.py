@@ -216,6 +216,9 @@ class Watcher:
             self.ready.set()
             while not self._leaving.is_set():
                 await self._take(events, record)
+        if part.is_durable:
+            # its last acknowledgements may be lost with a broker; who says what it has seen gets it once
+            self._start = events.position
         self._leaving.clear()
 
     async def _started(self, events: Subscription) -> None:
