@@ -159,9 +159,12 @@ def test_a_stream_that_comes_too_late_fails_or_counts_what_it_skips(
         stream.publish(range(10))
         failing = Sink(stream.stream(start="earliest"), tmp_path / "failing")
         skipping = Sink(stream.stream(start="earliest", onRelease="skip"), tmp_path / "skipping")
+        with stream.session.subscribe("TRUE", durable="keeper", start="earliest"):
+            pass  # or the log might be released before Spark has begun
         failing.run()
         skipping.run()
         stream.publish(range(10, 20))
+        stream.session.unsubscribe("keeper")
         until(lambda: not numbers_in(stream), "it is released")
         with pytest.raises(StreamingQueryException, match="the log of quotes no longer has"):
             failing.run()
@@ -183,9 +186,10 @@ def test_a_log_is_kept_for_a_reader_until_it_commits(spark: SparkSession, tmp_pa
         assert numbers_in(stream) >= set(range(10, 30))
         sink.run()
         assert sink.numbers() == list(range(10, 30))
+        stream.publish(range(30, 31))
+        sink.run()  # a commit comes one batch late, or with the next if it could not be made
         until(lambda: not numbers_in(stream) & set(range(20)), "what is committed is released")
-        # a commit comes one batch late, so the last one is still there
-        assert numbers_in(stream) == set(range(20, 30))
+        assert 30 in numbers_in(stream)
 
 
 def test_a_reader_that_is_there_says_where_a_new_query_begins(

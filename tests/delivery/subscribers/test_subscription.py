@@ -378,6 +378,24 @@ def test_a_filter_that_is_asked_for_again_is_answered_with_where_it_happened() -
     assert x.switched(again) == x.switched(first) is not None
 
 
+def test_a_filter_that_is_asked_for_again_is_on_disk_before_the_answer() -> None:
+    # I13: the client that asked first is gone, and its change is still on the way to the disk
+    world, _ = stage()
+    x = world.subscriber("n", "x", "kind = 0", durable=True)
+    world.run(s=1)
+    world.stop_disk("n")
+    x.set_filter("kind = 1")
+    world.run(ms=10)
+    x.leave()
+    x.come_back()
+    again = x.set_filter("kind = 1")
+    world.run(s=1)
+    assert x.switched(again) is None
+    world.go_on_writing("n")
+    world.run(s=1)
+    assert x.switched(again) is not None
+
+
 def test_a_filter_change_before_a_durable_subscription_is_on_disk_waits_for_that() -> None:
     world, _ = stage()
     world.stop_disk("n")

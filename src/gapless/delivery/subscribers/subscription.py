@@ -356,7 +356,11 @@ class Subscription:
     def _begin_change(self, asker: str, request: int, wanted: Filter) -> None:
         if wanted == self.newest.filter:
             # asked for again, perhaps because the answer was lost: say where it happened
-            self.change = Change(request, asker, self.newest, stored=True, repeated=True)
+            newest, stored = self.newest, not self.durable
+            self.change = Change(request, asker, newest, stored=stored, repeated=True)
+            if self.durable:
+                # behind its first write, which may be under way for a client that is gone (I13)
+                self.host.context.write((), lambda: self._change_stored(newest))
             self.host.touch(self)
             return
         segment = self.host.make_segment(self, wanted)
