@@ -379,8 +379,9 @@ def test_a_filter_that_is_asked_for_again_is_answered_with_where_it_happened() -
 
 
 def test_a_filter_that_is_asked_for_again_is_on_disk_before_the_answer() -> None:
-    # I13: the client that asked first is gone, and its change is still on the way to the disk
-    world, _ = stage()
+    # I13: the client that asked first is gone, and its change is still on the way to the disk;
+    # there is no stream yet that would make the answer wait
+    world = Desk("p-n")
     x = world.subscriber("n", "x", "kind = 0", durable=True)
     world.run(s=1)
     world.stop_disk("n")
