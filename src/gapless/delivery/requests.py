@@ -150,8 +150,9 @@ class Requests:
         """Read the log of a pubend (R48); the answer may end below ``high``.
 
         A hold is put, or raised, to ``hold_tick``, which is just below ``low`` unless it is given
-        (R49). A ``newcomer`` is a host that asks since when it was known (R46). Above ``reads_per_shb_max`` under way for a pubend a read waits for its turn. While the
-        log cannot be read at ``low``, ``fault`` is told why, and the read goes on (P8).
+        (R49). A ``newcomer`` is a host that asks since when it was known (R46). Above
+        ``reads_per_shb_max`` under way for a pubend a read waits for its turn. While the log cannot be
+        read at ``low``, ``fault`` is told why, others take its turn, and it is tried again (P8).
         """
         most = bytes_max if bytes_max > 0 else self._context.parameters.read_chunk_bytes
         above = max(0, low - 1) if hold_tick is None else hold_tick

@@ -31,8 +31,9 @@ READS_KEPT = 4_096
 class Strands(Invariant):
     """I7 and I8, as far as they show inside: the horizon of a subend never falls. A strand that
     starts on the live stream does so at a tick whose regime lists its host at no less than the
-    start of its filter, or where the pubend says that it knew of it by then. A strand's position falls only when its client seeks or comes back, and
-    never below what the client was sent. The rest is checked by what clients see.
+    start of its filter, or where the pubend says that it knew of it by then. A strand's position falls
+    only when its client seeks or comes back, and never below what the client was sent. The rest is
+    checked by what clients see.
     """
 
     def __init__(self, insight: Insight) -> None:
