@@ -28,7 +28,7 @@ from tests.scenarios.brokers import shb
 
 def stage() -> tuple[Desk, Asker]:
     """Return the line p - a - n with a pubend P at p, and an operator at n."""
-    world = Desk("p-a-n", delta=1)
+    world = Desk("p-a-n", delta=1, relay_hops_max=0)
     world.publisher("p", advertisement="a < 10")
     world.run(s=1)
     return world, Asker(world, "n", "operator")

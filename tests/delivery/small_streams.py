@@ -46,6 +46,10 @@ def piece(low: Tick, high: Tick, *events: Publication, regime: int = 0) -> Piece
     return Piece(low, high, regime, 0, events)
 
 
+def nobody_asks(peer: BrokerId, *, fed: bool) -> None:
+    """Take note of who is fed, where nobody asks for tables."""
+
+
 class Node:
     """A router and the tables that a test gives it."""
 
@@ -65,7 +69,7 @@ class Node:
         """What it says of the cells between it and its feeder."""
         self.reshaped: dict[str, ShapeVersions] = {}
         """What it knows of the cells between it and some receivers; others may say what they like."""
-        self.router = Router(self.context, self)
+        self.router = Router(self.context, self, nobody_asks)
 
     def tables_for(
         self, pubend: PubendId, piece: Piece, vector: Vector | None, receiver: ReceiverRef

@@ -20,7 +20,7 @@ OPEN_MS = 500
 
 
 def settled(topology: Topology, **parameters: Any) -> SmallWorld:
-    world = SmallWorld(topology, Parameters(**parameters))
+    world = SmallWorld(topology, Parameters(relay_hops_max=0, **parameters))
     world.run(OPEN_MS)
     return world
 

@@ -10,7 +10,7 @@ import pytest
 from gapless.core.machine import LinkFree, LinkFull
 from gapless.core.parameters import Parameters
 from gapless.messages.clients import Delivery
-from gapless.messages.overlay import Relayed
+from gapless.messages.overlay import Packet, Relayed, SessionId
 from gapless.wire import LINK_PACKETS
 from tests.runtime.nodes import LOOPS, run, until, world
 from tests.runtime.raw_client import RawClient
@@ -101,7 +101,9 @@ def test_the_machine_is_told_when_a_link_is_full_and_when_it_is_free(loop: str) 
             assert other is not None
             node.links.happen = told.append
             other.connection.hold()
-            packet = LINK_PACKETS.encode(Relayed((), 0, 0, 0, bytes(50_000)))
+            large = Relayed(("b1", "b2", "b3"), 1, bytes(50_000))
+            ends = (SessionId(1, 1), SessionId(1, 1))
+            packet = LINK_PACKETS.encode(Packet(*ends, 1, (large,)))
             while LinkFull("b2") not in told:
                 link.connection.send(packet)
                 link.connection.flush()

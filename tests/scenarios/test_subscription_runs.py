@@ -571,7 +571,7 @@ def test_a28_without_signs_of_life_a_broker_feeds_into_nowhere() -> None:
         context: Context = sessions._context
         context.after(us(ms=context.parameters.heartbeat_ms), sessions._tick)
         for peer in sessions.open_peers():
-            sessions._beat(peer, sessions._peers[peer])
+            sessions._beat(sessions._peers[peer].direct)
 
     with (
         patched(Sessions, "_tick", only_beat),

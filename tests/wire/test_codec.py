@@ -29,7 +29,7 @@ from gapless.wire import (
 )
 from gapless.wire.codec import Message, Notice, Request
 
-CARRIED_OTHERWISE = {"Hello", "Packet", "Relayed"}
+CARRIED_OTHERWISE = {"Hello", "Packet", "RelayBroken"}
 
 
 def tagged(module: ModuleType) -> set[str]:
@@ -44,7 +44,7 @@ def tagged(module: ModuleType) -> set[str]:
 
 
 def test_a_packet_may_carry_every_message_between_brokers() -> None:
-    carried = {kind.__name__ for kind in get_args(Message)}
+    carried = {kind.__struct_config__.tag for kind in get_args(Message)}
     defined = set().union(*map(tagged, (overlay, propagation, streams, requests)))
     assert carried == defined - CARRIED_OTHERWISE
 
@@ -61,6 +61,33 @@ def test_a_packet_comes_back_with_its_messages() -> None:
     back = LINK_PACKETS.decode(LINK_PACKETS.encode(packet)[HEADER_BYTES:])
     assert back == packet
     assert type(back.messages[0].pubend) is PubendId
+
+
+def relayed(index: int, inner: Any) -> Packet:
+    carried = overlay.Relayed(("a", "r", "b"), index, inner)
+    return Packet(SessionId(1, 1), SessionId(1, 1), 1, (overlay.Heartbeat(1, 1, 1), carried))
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        Packet(SessionId(1, 2), SessionId(3, 4), 5, (overlay.Heartbeat(1, 2, 3),)),
+        overlay.Hello("a", "a", SessionId(1, 1), None, 1, 1),
+        overlay.RelayBroken(("a", "r", "b")),
+    ],
+)
+def test_what_is_relayed_comes_out_at_the_end_of_its_way_and_stays_bytes_before(inner: Any) -> None:
+    # R3: a relay passes on bytes
+    at_the_relay = LINK_PACKETS.decode(LINK_PACKETS.encode(relayed(1, inner))[HEADER_BYTES:])
+    assert isinstance(at_the_relay.messages[1].inner, msgspec.Raw)
+    passed_on = relayed(2, at_the_relay.messages[1].inner)
+    at_the_end = LINK_PACKETS.decode(LINK_PACKETS.encode(passed_on)[HEADER_BYTES:])
+    assert at_the_end.messages[1].inner == inner
+
+
+def test_what_is_relayed_and_is_no_packet_is_a_protocol_error() -> None:
+    with pytest.raises(ProtocolError, match="a relayed packet is none"):
+        LINK_PACKETS.decode(LINK_PACKETS.encode(relayed(2, ["nonsense"]))[HEADER_BYTES:])
 
 
 def test_integers_and_floats_stay_apart() -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.errors import ProtocolError
-from gapless.messages.overlay import Relayed
+from gapless.core.ids import PubendId
+from gapless.messages.overlay import Packet, SessionId
+from gapless.messages.streams import Frame, Piece, Publication
 from gapless.wire import FRAME_BYTES_MAX, HEADER_BYTES, LINK_PACKETS, Assembler, Part, Splitter
 from gapless.wire.parts import PACKET_BYTES_MAX, PART_BYTES, parts_of
 
 
-def packet(size: int) -> Relayed:
-    return Relayed(("b1",), 0, 1, 2, bytes(size))
+def packet(size: int) -> Packet:
+    publication = Publication(7, "p", 1, {}, bytes(size))
+    frame = Frame(PubendId("quotes"), 3, Piece(7, 7, 1, 0, (publication,)), first=True)
+    return Packet(SessionId(1, 1), SessionId(1, 1), 1, (frame,))
 
 
 def test_a_packet_that_fits_is_one_frame() -> None:

@@ -137,7 +137,8 @@ class Inspection:
                 is_open = broker.sessions.is_open(peer)
                 life = broker.sessions.life_of(peer) if is_open else 0
                 slow = broker.router.is_held_back(peer)
-                found.append(PeerState(peer, info.name, is_open, life, slow))
+                via = broker.sessions.route(peer)
+                found.append(PeerState(peer, info.name, is_open, life, slow, via))
         return found
 
     def _show_topology(self, call: ShowTopology) -> TopologyShown:

@@ -11,6 +11,7 @@ from gapless.broker.pubends import Pubends
 from gapless.broker.readers import Readers
 from gapless.broker.reshaping import Reshaping, newest
 from gapless.broker.routing import Routing
+from gapless.broker.sources import Sources
 from gapless.broker.stagers import Stagers
 from gapless.broker.tables import Tables
 from gapless.content.filter import Filter
@@ -190,7 +191,7 @@ class Broker:
             context,
             around,
             self._life_of,
-            self.sessions.is_open,
+            Sources(self._me, around, self.sessions),
             self._tables_changed,
         )
         self.routing = Routing(
@@ -200,7 +201,7 @@ class Broker:
             self.announcements,
             self.tables.holdings,
         )
-        self.router = Router(context, self.routing)
+        self.router = Router(context, self.routing, self.tables.set_fed)
         self.pubends = Pubends(self)
         self.reports = Reports(context, self.router.feeder, self.pubends.report)
         self.requests = Requests(
@@ -269,8 +270,10 @@ class Broker:
                 self.router.go_on(peer)
                 self.sessions.link_down(peer)
             case LinkFull(peer):
+                self.sessions.link_full(peer)
                 self.router.hold_back(peer)
             case LinkFree(peer):
+                self.sessions.link_free(peer)
                 self.router.go_on(peer)
             case ClientFull(client):
                 self.host.hold_back(client)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import Final
 
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import Context
 from gapless.delivery.attachments import ReceiverRef, ShapeVersions
-from gapless.delivery.feed import Candidate
+from gapless.delivery.feed import RELAYED, Candidate
 from gapless.delivery.regimes import Vector
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import AttachKind, Piece, Publication
@@ -20,6 +21,12 @@ from gapless.propagation.sufficiency import Receiver
 from gapless.propagation.sufficiency import Vector as Obligations
 
 __all__ = ["Routing", "rendezvous"]
+
+_CLASS: Final = 50
+"""Ranks of one class: more than a cell has brokers, so that load is shared inside of a class only."""
+
+_OVER_RELAYS: Final = RELAYED // _CLASS
+"""The class of those that are reached over relays, R7 (d)."""
 
 
 def rendezvous(pubend: PubendId, brokers: list[BrokerId]) -> list[BrokerId]:
@@ -84,25 +91,57 @@ class Routing:
         return known is not None and known.properties.quality is Quality.BEST_EFFORT
 
     def candidates(self, pubend: PubendId) -> list[Candidate]:
-        """Return who may feed this router: brokers of the next cell, at home the pubend's (R7)."""
+        """Return who may feed this router, best first (R7).
+
+        All of them are nearer to the pubend: the brokers of the next cell, by their links, then over
+        a peer of the own cell; then those of cells farther along the path, which bypasses what lies
+        between; at last all of these over any relays.
+        """
         known = self._announcements.get(pubend)
         if known is None:
             return []
-        nearer = self._sessions.open_in(self._next_brokers(known))
-        return [Candidate(broker, 0) for broker in rendezvous(pubend, nearer)]
+        found = [
+            Candidate(
+                broker,
+                self._class_of(broker, distance) * _CLASS + place,
+                not self._sessions.is_direct(broker),
+            )
+            for distance, brokers in enumerate(self._nearer(known))
+            for place, broker in enumerate(rendezvous(pubend, brokers))
+            if self._sessions.is_open(broker)
+        ]
+        return sorted(found, key=lambda candidate: candidate.rank)
 
-    def _next_brokers(self, known: Known) -> tuple[BrokerId, ...]:
-        direction = known.direction
-        if direction is None:
+    def _nearer(self, known: Known) -> list[list[BrokerId]]:
+        """Return the brokers of the cells on the path, nearest first; at home only the pubend's."""
+        if known.direction is None:
             host = known.properties.broker
-            return () if host == self._identity.broker else (host,)
-        return self._neighbourhood.brokers(direction) if direction in self._neighbourhood else ()
+            return [] if host == self._identity.broker else [[host]]
+        around = self._neighbourhood
+        return [list(around.brokers(cell)) for cell in known.path if cell in around]
+
+    def _class_of(self, broker: BrokerId, distance: int) -> int:
+        """Return R7's class of a broker of the cell at a distance along the path, 0 for the next."""
+        if self._sessions.is_direct(broker):
+            return 0 if distance == 0 else 1 + distance
+        sideways = len(self._sessions.route(broker)) == 1 and distance == 0
+        if sideways and self._sessions.route(broker)[0] in self._neighbourhood.peers:
+            return 1
+        return _OVER_RELAYS + distance
 
     def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
         """Return who may feed the leaf: the routers of its cell, this one included (R7)."""
         me = self._identity.broker
-        peers = [*self._sessions.open_in(self._neighbourhood.peers), me]
-        return [Candidate(broker, 0) for broker in rendezvous(pubend, peers)]
+        peers = rendezvous(pubend, list(self._neighbourhood.peers))
+        return [
+            self._peer(broker, place)
+            for place, broker in enumerate(peers)
+            if broker == me or self._sessions.is_open(broker)
+        ]
+
+    def _peer(self, broker: BrokerId, place: int) -> Candidate:
+        relayed = broker != self._identity.broker and not self._sessions.is_direct(broker)
+        return Candidate(broker, place + RELAYED if relayed else place, relayed)
 
     def attach_kind(self, pubend: PubendId) -> AttachKind:
         """Return what this router is to its feeder."""

@@ -1,8 +1,8 @@
 """Tables on their way: whom this broker asks for them, and whom it tells (R15, R18 to R21).
 
-The parts in :mod:`gapless.propagation` are passive; here they get sessions and time. Per neighbour
-cell one of its brokers is the source of the table of that direction. What changes is sent to those
-who asked in the present session, batched; what was lost shows in the next heartbeat and is asked for.
+The parts in :mod:`gapless.propagation` are passive; here they get sessions and time. Each edge has
+sources (:mod:`.sources`), who are asked for their tables. What changes is sent to those who asked in
+the present session, batched; what was lost shows in the next heartbeat and is asked for.
 
 When the tree around changes, edges appear and vanish with their tables. What this broker says then
 means something else in every direction, so it is said anew and whole, under a new name (R13).
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from gapless.broker.sources import Sources
 from gapless.content import Conjunction
 from gapless.content.filter import Filter
 from gapless.content.merging import merge
@@ -20,7 +21,7 @@ from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VirtualTime
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.messages.overlay import TableState
-from gapless.messages.propagation import TableDelta, TableFull, TableWant
+from gapless.messages.propagation import TableDelta, TableFull, TableStop, TableWant
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.propagation import Edge, Holdings, LeafTable, Outcome, TableSender
 
@@ -49,14 +50,14 @@ class Tables:
         context: Context,
         neighbourhood: Neighbourhood,
         life_of: Callable[[BrokerId], int],
-        is_open: Callable[[BrokerId], bool],
+        sources: Sources,
         changed: Callable[[], None],
     ) -> None:
         parameters = context.parameters
         self._context = context
         self._neighbourhood = neighbourhood
         self._life_of = life_of
-        self._is_open = is_open
+        self._sources = sources
         self._changed = changed
         identity = context.identity
         self._around = _Around(neighbourhood)
@@ -97,6 +98,7 @@ class Tables:
         """
         old, self._neighbourhood = self._neighbourhood, neighbourhood
         self._around.neighbourhood = neighbourhood
+        self._sources.reshape(neighbourhood)
         holdings, own = self.holdings, self._context.identity.cell
         holdings.take_shape(neighbourhood.shape_version(own))
         for cell in neighbourhood.neighbours:
@@ -133,14 +135,6 @@ class Tables:
                 if direction != str(self.leaf.shb) and direction != towards:
                     del asked[peer]
 
-    def find_sources(self) -> None:
-        """Take a source for every edge to a cell that has none, if there is a session with one."""
-        for cell in self._neighbourhood.neighbours:
-            edge = self.holdings.edges[cell]
-            there = [each for each in self._neighbourhood.brokers(cell) if self._is_open(each)]
-            if there and not edge.sources():
-                self._take_source(edge, there[0])
-
     # --- the leaf ------------------------------------------------------------------------------
 
     @property
@@ -176,46 +170,62 @@ class Tables:
         if delta is not None:
             self._tell(str(self.leaf.shb), delta)
 
-    # --- sessions ------------------------------------------------------------------------------
+    # --- sources (R20) -------------------------------------------------------------------------
 
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
-        """Ask a peer for its table if it is the source of an edge (R20)."""
+        """A peer has forgotten what it asked for; it may be a source now, perhaps instead of others."""
         for asked in self._askers.values():
             asked.pop(peer, None)
         edge = self._edge_of(peer, cell)
-        if edge is not None and peer in self._wanted_sources(edge, cell):
+        if edge is not None and edge.leaf is not None:
             self._take_source(edge, peer)
+        elif edge is not None:
+            self._review_sources(edge)
 
     def session_closed(self, peer: BrokerId) -> None:
-        """Tables of a peer that cannot be reached are old (R21)."""
+        """Tables of a peer that cannot be reached are old (R21); others speak in its place."""
         for asked in self._askers.values():
             asked.pop(peer, None)
         for edge in self.holdings.edges.values():
             edge.lapse(peer, self._context.now)
-        self._find_source(peer)
+        self._review_sources_around(peer)
         self._plan_flush()
 
-    def _find_source(self, gone: BrokerId) -> None:
-        """Let another broker of a cell be its source (R20)."""
-        cell = self._neighbourhood.cell_of(gone)
-        edge = None if cell is None else self._edge_of(gone, cell)
-        if cell is None or edge is None or edge.leaf is not None or edge.sources():
-            return
-        others = [each for each in self._neighbourhood.brokers(cell) if self._is_open(each)]
-        if others:
-            self._take_source(edge, others[0])
+    def set_fed(self, peer: BrokerId, *, fed: bool) -> None:
+        """Note whether a broker of another cell is fed here: then it is a source."""
+        self._sources.set_fed(peer, fed=fed)
+        self._review_sources_around(peer)
 
-    def _wanted_sources(self, edge: Edge, cell: CellId) -> tuple[BrokerId, ...]:
-        """Return who may be a source: of a leaf that broker, of a cell one broker that is there."""
-        if edge.leaf is not None:
-            return (edge.leaf.broker,)
-        current = [each for each in edge.sources() if self._neighbourhood.cell_of(each) == cell]
-        return tuple(current) or self._neighbourhood.brokers(cell)
+    def find_sources(self) -> None:
+        """Take the sources that all edges to cells should have."""
+        for cell in self._neighbourhood.neighbours:
+            self._review_sources(self.holdings.edges[cell])
+
+    def _review_sources_around(self, peer: BrokerId) -> None:
+        """See who should be asked in the direction of a broker of another cell."""
+        cell = self._neighbourhood.cell_of(peer)
+        edge = None if cell is None else self._edge_of(peer, cell)
+        if edge is not None and edge.leaf is None:
+            self._review_sources(edge)
+
+    def _review_sources(self, edge: Edge) -> None:
+        """Ask who should be asked and is not; let go who is not needed any more."""
+        current = edge.sources()
+        wanted = self._sources.wanted(edge.name, current)
+        for peer in wanted:
+            if peer not in current:
+                self._take_source(edge, peer)
+        for peer in current:
+            if peer not in wanted:
+                edge.lapse(peer, self._context.now)
+                self._context.post(peer, TableStop(self._direction(edge)))
+                self._plan_flush()
 
     def _edge_of(self, peer: BrokerId, cell: CellId) -> Edge | None:
+        """Return the edge over which a peer's tables come: its leaf's, or that of its direction."""
         if cell == self._context.identity.cell:
             return self.holdings.edges.get(str(ShbId(peer, cell)))
-        return self.holdings.edges.get(cell)
+        return self.holdings.edges.get(self._neighbourhood.direction(cell) or "")
 
     def _take_source(self, edge: Edge, peer: BrokerId) -> None:
         cell = self._neighbourhood.cell_of(peer)
@@ -237,6 +247,10 @@ class Tables:
             self._take(peer, message)
         elif isinstance(message, TableWant):
             self._wanted(peer, message)
+        elif isinstance(message, TableStop):
+            sender = self._sender(message.direction, peer)
+            if sender is not None:
+                self._askers.get(sender.table.name.direction, {}).pop(peer, None)
         else:
             return False
         return True

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gapless.client import Session
     from gapless.messages.operating import (
         BrokerShown,
+        PeerState,
         PubendState,
         StrandState,
         SubscriptionState,
@@ -82,7 +83,7 @@ async def _ask_for_status(session: Session) -> tuple[BrokerShown, list[PubendSta
 
 
 def _broker_table(broker: BrokerShown) -> Table:
-    up = [each.broker for each in broker.peers if each.open]
+    up = [_heard(each) for each in broker.peers if each.open]
     down = [each.broker for each in broker.peers if not each.open]
     slow = [each.broker for each in broker.peers if each.held_back]
     connected = f"{broker.connected:,} connected, {broker.durable:,} durable"
@@ -102,6 +103,10 @@ def _broker_table(broker: BrokerShown) -> Table:
         ("cache", size(broker.cache_bytes)),
     ]
     return facts(rows)
+
+
+def _heard(peer: PeerState) -> str:
+    return f"{peer.broker} (over {', '.join(peer.via)})" if peer.via else peer.broker
 
 
 def _pubend_table(pubends: list[PubendState], clock: int) -> Table:

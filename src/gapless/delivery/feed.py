@@ -6,6 +6,9 @@ left. A feeder is given up when its session dies, when it says that it cannot fe
 comes for too long. To a better candidate the feed moves only after that one has been there for a
 while and has answered; until then the old feeder goes on.
 
+A feeder also says whether it is fed over relays itself. Then it is worse than it looked, and that is
+believed for a while; else a feed would go to and fro between two that are equally far from good.
+
 Pieces are facts and are taken from any feeder, old or new; so moving loses and doubles nothing. There
 is one exception: when more lies behind the receiver than before, silence that was told for less is
 not true for all of it (R13). So the receiver raises its *scope*, which is a part of its attach
@@ -23,17 +26,23 @@ from gapless.core.parameters import us
 from gapless.core.ticks import Tick
 from gapless.messages.streams import Attach, Attached, AttachKind, Detach, Unfed
 
-__all__ = ["Candidate", "Feed", "Receiver", "is_leaf_number", "scope_of"]
+__all__ = ["RELAYED", "Candidate", "Feed", "Receiver", "is_leaf_number", "scope_of"]
 
 _NUMBERS_PER_SCOPE: Final = 2**32
 """Attach numbers of one scope; a feed that asks a thousand times a second has enough for weeks."""
 
 
+RELAYED: Final = 1_000
+"""From this rank on something on the way from the pubend is relayed; all else is better (R7)."""
+
+
 class Candidate(NamedTuple):
-    """A broker that may feed; a lower rank is better (R7's classes)."""
+    """A broker that may feed; a lower rank is better (R7's classes, and load shared inside of them)."""
 
     broker: BrokerId
     rank: int
+    relayed: bool = False
+    """Whether what it sends comes over relays."""
 
 
 class Receiver(Protocol):
@@ -111,6 +120,10 @@ class Feed:
         self._retry: Timer | None = None
         self._progress = context.now
         self._better_since: dict[BrokerId, int] = {}
+        self._said_relayed: dict[BrokerId, int] = {}
+        """Until when it is believed of a broker that it is fed over relays."""
+        self._leaving = False
+        """Whether any other feeder is better than the present one, which says nothing."""
         self._closed = False
         self.eager = eager
         self.relayed = False
@@ -174,18 +187,43 @@ class Feed:
         trial = self._trial
         if message.number < self._oldest:
             self._context.post(peer, Detach(self._pubend, message.number))
-        elif trial is not None and (peer, message.number) == (trial.candidate.broker, trial.number):
-            self._switch(trial.candidate, message)
+            return
+        self._note_way(peer, relayed=message.relayed)
+        if trial is not None and (peer, message.number) == (trial.candidate.broker, trial.number):
+            self._answered(trial.candidate, message)
         elif peer == self.feeder:
             # a feeder has one attachment of a receiver, the last that was asked for
             self._number = max(self._number, message.number)
+            self.relayed = message.relayed or self._find(peer).relayed
             self._receiver.fed_up_to(message.at)
         elif self._current is None and not self._closed:
             self._context.mark("attached late")
-            self._switch(Candidate(peer, self._rank_of(peer)), message)
+            self._switch(self._find(peer), message)
         else:
-            self._numbers.pop(peer, None)
-            self._context.post(peer, Detach(self._pubend, message.number))
+            self._decline(peer, message)
+
+    def _answered(self, candidate: Candidate, message: Attached) -> None:
+        """Take the one that was asked, unless it turns out to be no better than the present one."""
+        current = self._current
+        better = self._find(candidate.broker).rank
+        if current is None or self._leaving or better < self._find(current.broker).rank:
+            self._switch(candidate, message)
+            return
+        self._context.mark("feeder is no better")
+        self._stop_trial()
+        self._decline(candidate.broker, message)
+        self._try_next()
+
+    def _decline(self, peer: BrokerId, message: Attached) -> None:
+        self._numbers.pop(peer, None)
+        self._context.post(peer, Detach(self._pubend, message.number))
+
+    def _note_way(self, peer: BrokerId, *, relayed: bool) -> None:
+        if relayed:
+            trusted = us(ms=4 * self._context.parameters.prefer_stable_ms)
+            self._said_relayed[peer] = self._context.now + trusted
+        else:
+            self._said_relayed.pop(peer, None)
 
     def unfed(self, peer: BrokerId, message: Unfed) -> None:
         """A broker says that it cannot feed us."""
@@ -218,7 +256,8 @@ class Feed:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        self._untried = self._candidates()
+        self._leaving = False
+        self._untried = self._ranked()
         self._try_next()
 
     def _try_next(self) -> None:
@@ -274,8 +313,9 @@ class Feed:
         old, old_number = self.feeder, self._number
         self._stop_trial()
         self._untried = []
+        self._leaving = False
         self._current, self._number = candidate, message.number
-        self.relayed = message.relayed
+        self.relayed = message.relayed or candidate.relayed
         self._pause_us = us(ms=self._context.parameters.retry_ms)
         self._progress = self._context.now
         if old is not None and old != candidate.broker:
@@ -306,7 +346,8 @@ class Feed:
         self._context.mark("feeder was silent")
         silent = self._current
         self._progress = self._context.now
-        candidates = self._candidates()
+        self._leaving = True
+        candidates = self._ranked()
         others = [each for each in candidates if silent is None or each.broker != silent.broker]
         self._untried = others + [each for each in candidates if each not in others]
         self._try_next()
@@ -314,8 +355,8 @@ class Feed:
     def _look_for_better(self) -> None:
         if self._trial is not None or self._current is None:
             return
-        present = self._rank_of(self._current.broker)
-        better = [each for each in self._candidates() if each.rank < present]
+        present = self._find(self._current.broker).rank
+        better = [each for each in self._ranked() if each.rank < present]
         since = {
             each.broker: self._better_since.get(each.broker, self._context.now) for each in better
         }
@@ -326,9 +367,24 @@ class Feed:
             self._untried = ready[:1]
             self._try_next()
 
-    def _rank_of(self, broker: BrokerId) -> int:
-        ranks = [each.rank for each in self._candidates() if each.broker == broker]
-        return ranks[0] if ranks else 99
+    def _ranked(self) -> list[Candidate]:
+        """Return the candidates, best first; worse are those known to be fed over relays."""
+        now = self._context.now
+        self._said_relayed = {
+            broker: until for broker, until in self._said_relayed.items() if until > now
+        }
+        found = [
+            each._replace(rank=each.rank + RELAYED)
+            if each.rank < RELAYED and each.broker in self._said_relayed
+            else each
+            for each in self._candidates()
+        ]
+        return sorted(found, key=lambda candidate: candidate.rank)
+
+    def _find(self, broker: BrokerId) -> Candidate:
+        """Return a broker as a candidate; one that is none any more is worse than any that is."""
+        found = [each for each in self._ranked() if each.broker == broker]
+        return found[0] if found else Candidate(broker, 3 * RELAYED)
 
     def _open_ends(self) -> list[tuple[BrokerId, int]]:
         ends = [] if self._current is None else [(self._current.broker, self._number)]

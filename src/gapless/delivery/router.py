@@ -16,6 +16,9 @@ under an older scope (R13). What it has of its own log was never filtered, and s
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Protocol
+
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import Context
 from gapless.core.parameters import us
@@ -41,6 +44,7 @@ from gapless.messages.streams import (
     Advance,
     Attach,
     Attached,
+    AttachKind,
     Detach,
     Frame,
     Nack,
@@ -54,6 +58,13 @@ from gapless.messages.streams import (
 )
 
 __all__ = ["Attachment", "Log", "ReceiverRef", "Router", "Routing"]
+
+
+class SetFed(Protocol):
+    """Hears when a broker of another cell begins to be fed, and when it no longer is."""
+
+    def __call__(self, peer: BrokerId, *, fed: bool) -> None:
+        """Note it."""
 
 
 class _FeedOwner:
@@ -76,9 +87,12 @@ class _FeedOwner:
 class Router:
     """The streams of one broker as a router."""
 
-    def __init__(self, context: Context, routing: Routing) -> None:
+    def __init__(self, context: Context, routing: Routing, set_fed: SetFed) -> None:
         self._context = context
         self._routing = routing
+        self._set_fed = set_fed
+        self._fed: Counter[BrokerId] = Counter()
+        """How many streams each broker of another cell has asked for."""
         self._account = Account()
         self._routed: dict[PubendId, Routed] = {}
         self._teller = RegimeTeller(context)
@@ -176,8 +190,7 @@ class Router:
         for key, other in list(routed.attachments.items()):
             if other.peer == peer and other.receiver == receiver:
                 self._drop(routed, key)  # the receiver asks anew and has forgotten the old one
-        routed.attachments[peer, number] = held
-        self._attachment_count += 1
+        self._admit(routed, held)
         self._review_eager(routed)
         if routed.has_source:
             self._welcome(routed, held)
@@ -284,9 +297,24 @@ class Router:
         message = Unfed(routed.pubend, attachment.number, UnfedReason.NO_FEED)
         self._context.post(attachment.peer, message)
 
+    def _admit(self, routed: Routed, attachment: Attachment) -> None:
+        peer = attachment.peer
+        routed.attachments[peer, attachment.number] = attachment
+        self._attachment_count += 1
+        if attachment.receiver.kind is AttachKind.CELL:
+            self._fed[peer] += 1
+            if self._fed[peer] == 1:
+                self._set_fed(peer, fed=True)
+
     def _drop(self, routed: Routed, key: tuple[BrokerId, int]) -> None:
-        del routed.attachments[key]
+        attachment = routed.attachments.pop(key)
+        peer = attachment.peer
         self._attachment_count -= 1
+        if attachment.receiver.kind is AttachKind.CELL:
+            self._fed[peer] -= 1
+            if not self._fed[peer]:
+                del self._fed[peer]
+                self._set_fed(peer, fed=False)
 
     def _review_eager(self, routed: Routed) -> None:
         """Tell the source whether silence has to flow at once."""

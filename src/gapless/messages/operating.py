@@ -61,6 +61,8 @@ class PeerState(msgspec.Struct, frozen=True, array_like=True):
     """The peer's, while there is a session."""
     held_back: bool = False
     """Whether more waits to be sent to it than a queue takes, so that it is sent less."""
+    via: tuple[BrokerId, ...] = ()
+    """Over which brokers the session goes, while the link to it is cut."""
 
 
 class BrokerShown(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -19,6 +19,8 @@ __all__ = [
     "PartitionInfo",
     "PubendProperties",
     "Quality",
+    "RelayBroken",
+    "RelayProbe",
     "Relayed",
     "Retire",
     "SessionId",
@@ -87,19 +89,35 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=True):
     echo: int
     clock: int
     """The sender's wall clock, in microseconds; the median of all is the view of R27."""
-    links: tuple[tuple[BrokerId, tuple[BrokerId, ...]], ...] = ()
-    """Who hears whom directly, as far as the sender knows within the relay hops (R3)."""
     tables: tuple[TableState, ...] = ()
+
+
+class RelayProbe(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Looks for a way to a broker that cannot be reached over a link (R3)."""
+
+    target: BrokerId
+    number: SessionId
+    """The origin's life, and its how-manieth probe in that."""
+    path: tuple[BrokerId, ...]
+    """Who has sent it on, the origin first."""
 
 
 class Relayed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Carries a packet of a session over other brokers, which only pass it on (R3)."""
 
-    route: tuple[BrokerId, ...]
+    path: tuple[BrokerId, ...]
+    """The whole way, both ends included."""
     index: int
-    session_number: int
-    sequence: int
-    inner: bytes
+    """The place on it of who receives this."""
+    inner: Any
+    """A Hello, a packet, or that the way is broken; on the way, the bytes of it."""
+
+
+class RelayBroken(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A relay cannot pass on what came by a way; travels back inside of Relayed (R3)."""
+
+    route: tuple[BrokerId, ...]
+    """The whole way, from the end that is told."""
 
 
 class PubendProperties(msgspec.Struct, frozen=True, array_like=True):

@@ -6,7 +6,7 @@ import msgspec
 
 from gapless.core.ids import BrokerId, Entry, PubendId, ShbId
 
-__all__ = ["TableDelta", "TableFull", "TableId", "TableWant"]
+__all__ = ["TableDelta", "TableFull", "TableId", "TableStop", "TableWant"]
 
 
 class TableId(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -25,6 +25,12 @@ class TableWant(msgspec.Struct, frozen=True, array_like=True, tag=True):
     direction: str
     have: TableId | None = None
     version: int = 0
+
+
+class TableStop(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Tell me no more of your table for my direction: another broker tells me (R20)."""
+
+    direction: str
 
 
 class TableFull(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -130,6 +130,10 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         path = self._paths.get(cell)
         return path[0] if path else None
 
+    def beyond(self, cell: CellId) -> list[CellId]:
+        """Return the cells that have an edge to a cell and are farther away than it."""
+        return [name for name, path in self._paths.items() if path[-2:-1] == (cell,)]
+
     def distance(self, cell: CellId) -> int:
         """Return how many edges away a cell is."""
         return len(self._paths[cell])

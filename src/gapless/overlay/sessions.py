@@ -1,50 +1,42 @@
-"""Sessions: who can be talked to, fenced by both lives (R1, R2).
+"""All sessions of a broker: by which way each peer is talked to now (R1 to R3).
 
 Theory of operation
 -------------------
-A session has two ends, each a (life, number) of its broker. Both send Hello until they have heard
-the other's, and a packet names both ends: what does not fit the present session is dropped, so no
-message of a dead session or an older life changes anything (I12).
+With every broker of the neighbourhood there is one session at most that the rooms know of, the
+*active* one. Beneath, a peer may have two: over the link to it, and, when that is cut, over relays
+(:mod:`.relays`). The rooms see a session begin and end; how it travels they need not know, but may
+ask.
 
-::
+The link is the better way. When it comes back it is taken after it has been good for a while, lest
+a link that flaps tears down what goes well around it. One end takes it first; the other follows with
+the first message that comes over it. To the rooms that is an end and a beginning, at both ends: what
+belongs to a session dies with it (R2), and nothing is carried over.
 
-    CLOSED --link up--> GREETING --the peer has heard us--> OPEN
-       ^                    ^                                 |
-       |                    +-- dead, a gap, a new Hello -----+
-       +------------------ link down -------------------------+
-
-A session is dead when the peer's heartbeat *or its echo of ours* is too old. The echo matters: over
-a link cut in one direction heartbeats may arrive for ever while answers do not (A28).
-
-Where links keep the order, every packet has a number and a gap ends the session: nothing is skipped
-in the middle. Where they do not (the simulator's datagrams), packets may be lost, repeated and
-reordered, and all rules above this one bear that.
+What cannot be delivered is lost with its session, never skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from enum import Enum
-from typing import Any, Final, Protocol
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
 
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.machine import Context, Send
 from gapless.core.parameters import us
-from gapless.messages.overlay import Heartbeat, Hello, Packet, SessionId, TableState
+from gapless.messages.overlay import (
+    Heartbeat,
+    Hello,
+    RelayBroken,
+    Relayed,
+    RelayProbe,
+    TableState,
+)
 from gapless.overlay.neighbourhood import Neighbourhood
+from gapless.overlay.relays import Relays
+from gapless.overlay.session import PROTOCOL, Session, State
 
 __all__ = ["PROTOCOL", "Listener", "Sessions", "State"]
-
-PROTOCOL: Final = 1
-"""The version of the messages between brokers; both ends of a session must have the same."""
-
-
-class State(Enum):
-    """Where a session stands."""
-
-    CLOSED = "closed"
-    GREETING = "greeting"
-    OPEN = "open"
 
 
 class Listener(Protocol):
@@ -67,38 +59,15 @@ class Listener(Protocol):
 
 
 class _Peer:
-    """One session, seen from this end."""
+    """The ways to one broker."""
 
-    __slots__ = (
-        "beat",
-        "beat_times",
-        "cell",
-        "clock_offset",
-        "echo_time",
-        "expected",
-        "heard_beat",
-        "heard_time",
-        "mine",
-        "sent",
-        "state",
-        "theirs",
-    )
+    __slots__ = ("active", "direct", "relayed", "unreached_since")
 
-    def __init__(self, cell: CellId) -> None:
-        self.cell = cell
-        self.state = State.CLOSED
-        self.mine = SessionId(0, 0)
-        self.theirs: SessionId | None = None
-        self.sent = 0
-        self.expected = 1
-        self.beat = 0
-        self.beat_times: dict[int, int] = {}
-        """When heartbeats were sent whose echo has not come yet."""
-        self.heard_beat = 0
-        self.heard_time = 0
-        self.echo_time = 0
-        self.clock_offset = 0
-        """The peer's wall clock less our clock that never goes back."""
+    def __init__(self, direct: Session, now: int) -> None:
+        self.direct = direct
+        self.relayed: Session | None = None
+        self.active: Session | None = None
+        self.unreached_since = now
 
 
 class Sessions:
@@ -107,28 +76,37 @@ class Sessions:
     def __init__(self, context: Context, neighbourhood: Neighbourhood, listener: Listener) -> None:
         self._context = context
         self._listener = listener
+        self._me = context.identity.broker
         self._peers: dict[BrokerId, _Peer] = {}
-        self._former: dict[BrokerId, SessionId] = {}
-        """The last session with brokers that are no longer around: if one returns, numbers grow on."""
-        self._version = 0
+        self._numbers: dict[BrokerId, Iterator[int]] = {}
+        """How many sessions there were with each broker, also with those no longer around."""
+        self.topology_version = 0
+        self._relays = Relays(context, self)
         self._admit(neighbourhood)
         self._beat_us = us(ms=context.parameters.heartbeat_ms)
-        self._dead_us = us(ms=context.parameters.session_dead_ms)
+        self._stable_us = us(ms=context.parameters.prefer_stable_ms)
         context.after(self._beat_us, self._tick)
 
     def _admit(self, neighbourhood: Neighbourhood) -> None:
         """Have a place for every broker of the neighbourhood, nearest cells first."""
-        self._version = neighbourhood.version
+        self.topology_version = neighbourhood.version
         self._peers = {
             broker: self._peers.get(broker) or self._newcomer(broker, neighbourhood)
             for broker in neighbourhood.all_brokers()
-            if broker != self._context.identity.broker
+            if broker != self._me
         }
 
     def _newcomer(self, broker: BrokerId, neighbourhood: Neighbourhood) -> _Peer:
-        made = _Peer(neighbourhood.cell_of(broker) or "")
-        made.mine = self._former.pop(broker, made.mine)
-        return made
+        cell = neighbourhood.cell_of(broker) or ""
+        return _Peer(self._make(broker, cell, ()), self._context.now)
+
+    def _make(self, broker: BrokerId, cell: CellId, route: tuple[BrokerId, ...]) -> Session:
+        numbers = self._numbers.setdefault(broker, itertools.count(1))
+        send = self._relays.send if route else self._send
+        return Session(self._context, self, broker, cell, numbers, send, route)
+
+    def _send(self, session: Session, packet: Any) -> None:
+        self._context.effects.append(Send(session.peer, packet))
 
     def reshape(self, neighbourhood: Neighbourhood) -> None:
         """End the sessions with brokers that are no longer around; others go on (R13).
@@ -138,8 +116,8 @@ class Sessions:
         around = set(neighbourhood.all_brokers())
         for peer, held in self._peers.items():
             if peer not in around:
-                self._close(peer, held)
-                self._former[peer] = held.mine
+                self.end_relayed(peer)
+                held.direct.end()
         self._admit(neighbourhood)
 
     # --- what others ask ---------------------------------------------------------------------
@@ -147,180 +125,231 @@ class Sessions:
     def is_open(self, peer: BrokerId) -> bool:
         """Say whether messages to the peer go out now."""
         held = self._peers.get(peer)
-        return held is not None and held.state is State.OPEN
+        return held is not None and held.active is not None
+
+    def is_direct(self, peer: BrokerId) -> bool:
+        """Say whether messages to the peer go over the link to it."""
+        held = self._peers.get(peer)
+        return held is not None and held.active is held.direct
+
+    def route(self, peer: BrokerId) -> tuple[BrokerId, ...]:
+        """Return the brokers on the way to a peer that is talked to, without the two ends."""
+        held = self._peers.get(peer)
+        return () if held is None or held.active is None else held.active.route[1:-1]
 
     def life_of(self, peer: BrokerId) -> int:
         """Return the life of the peer of an open session."""
-        theirs = self._peers[peer].theirs
-        assert theirs is not None, f"there is no session with {peer}"
-        return theirs.life
+        active = self._peers[peer].active
+        assert active is not None, f"there is no session with {peer}"
+        assert active.theirs is not None
+        return active.theirs.life
 
     def open_peers(self) -> list[BrokerId]:
         """Return the peers with an open session, nearest cells first."""
-        return [peer for peer, held in self._peers.items() if held.state is State.OPEN]
+        return [peer for peer, held in self._peers.items() if held.active is not None]
 
     def open_in(self, brokers: Iterable[BrokerId]) -> list[BrokerId]:
         """Return those of the brokers with an open session."""
         return [broker for broker in brokers if self.is_open(broker)]
 
+    def direct_peers(self) -> list[BrokerId]:
+        """Return the peers that are talked to over a link, nearest cells first."""
+        return [peer for peer in self._peers if self.is_direct(peer)]
+
+    def unreached(self) -> list[tuple[BrokerId, int]]:
+        """Return the brokers to which there is no way now, and since when."""
+        return [
+            (peer, held.unreached_since)
+            for peer, held in self._peers.items()
+            if held.active is None and held.relayed is None
+        ]
+
     def clock_view(self) -> int:
         """Return the median of this broker's clock and those of its peers (R27)."""
         now = self._context.now
         clocks = [
-            now + held.clock_offset
+            now + held.active.clock_offset
             for held in self._peers.values()
-            if held.state is State.OPEN and held.heard_beat
+            if held.active is not None and held.active.clock_offset is not None
         ]
         clocks = sorted([*clocks, self._context.clock])
         return clocks[(len(clocks) - 1) // 2]
 
     # --- what happens ------------------------------------------------------------------------
 
+    def link_full(self, peer: BrokerId) -> None:
+        """Too much waits for a peer: nothing of others is passed on to it."""
+        self._relays.full.add(peer)
+
+    def link_free(self, peer: BrokerId) -> None:
+        """A peer takes what is sent again."""
+        self._relays.full.discard(peer)
+
     def link_up(self, peer: BrokerId) -> None:
         """Greet a peer that can be reached now."""
+        self.link_free(peer)
         held = self._peers.get(peer)
         if held is not None:
-            self._close(peer, held)
-            self._greet(peer, held)
+            held.direct.begin()
 
     def link_down(self, peer: BrokerId) -> None:
         """End the session with a peer that cannot be reached any more."""
+        self.link_free(peer)
         held = self._peers.get(peer)
         if held is not None:
-            self._close(peer, held)
-            held.state = State.CLOSED
+            held.direct.end()
 
     def received(self, peer: BrokerId, packet: Any) -> None:
-        """Take a packet, or a Hello outside of any session."""
+        """Take what came over a link: a packet, or a Hello outside of any session."""
         held = self._peers.get(peer)
         if held is None:
             self._context.mark("packet from a stranger")
-        elif isinstance(packet, Hello):
-            self._hello(peer, held, packet)
-        elif isinstance(packet, Packet):
-            self._packet(peer, held, packet)
+        else:
+            held.direct.received(packet)
 
     def flush(self) -> None:
         """Send what the rooms posted in this step, one packet a peer; without session it is lost."""
-        for peer, messages in self._context.take_posted():
-            held = self._peers.get(peer)
-            if held is None or held.state is not State.OPEN:
-                self._context.mark("posted without a session")
-                continue
-            assert held.theirs is not None
-            held.sent += 1
-            packet = Packet(held.mine, held.theirs, held.sent, tuple(messages))
-            self._context.effects.append(Send(peer, packet))
+        while posted := self._context.take_posted():  # a relayed packet is posted to its first hop
+            for peer, messages in posted:
+                held = self._peers.get(peer)
+                if held is None or held.active is None:
+                    self._context.mark("posted without a session")
+                else:
+                    held.active.send(messages)
 
-    # --- opening and closing -----------------------------------------------------------------
+    # --- one session -------------------------------------------------------------------------
 
-    def _greet(self, peer: BrokerId, held: _Peer) -> None:
-        """Begin a session of our own with a new number, and say so."""
-        held.state = State.GREETING
-        held.mine = SessionId(self._context.identity.life, held.mine.number + 1)
-        held.sent, held.expected = 0, 1
-        held.beat, held.heard_beat = 0, 0
-        held.beat_times.clear()
-        self._say_hello(peer, held)
+    def opened(self, session: Session) -> None:
+        """A session has begun: take it, unless there is one already."""
+        held = self._peers[session.peer]
+        if held.active is None:
+            self._activate(held, session)
+        else:
+            session.send((session.heartbeat(()),))
 
-    def _say_hello(self, peer: BrokerId, held: _Peer) -> None:
-        identity = self._context.identity
-        ends = (held.mine, held.theirs)
-        hello = Hello(identity.broker, identity.cell, *ends, PROTOCOL, self._version)
-        self._context.effects.append(Send(peer, hello))
-
-    def _hello(self, peer: BrokerId, held: _Peer, hello: Hello) -> None:
-        if hello.protocol != PROTOCOL:
-            self._context.mark("another protocol")
+    def closed(self, session: Session) -> None:
+        """A session is over; if there is another way, that is taken."""
+        held = self._peers[session.peer]
+        if held.active is not session:
             return
-        if held.theirs is not None and hello.own < held.theirs:
-            return  # of an older session or life
-        if held.state is State.CLOSED:
-            held.theirs = hello.own
-            self._greet(peer, held)
-        elif hello.own != held.theirs:
-            if held.state is State.OPEN:
-                # the peer began anew, so our end must too: it forgot what we told it
-                self._close(peer, held)
-                held.theirs = hello.own
-                self._greet(peer, held)
-            else:
-                held.theirs = hello.own
-                self._say_hello(peer, held)
-        elif hello.heard != held.mine:
-            self._say_hello(peer, held)
-        if hello.heard == held.mine and held.state is State.GREETING:
-            self._open(peer, held)
-            self._say_hello(peer, held)
-
-    def _open(self, peer: BrokerId, held: _Peer) -> None:
-        held.state = State.OPEN
-        held.heard_time = held.echo_time = self._context.now
-        self._beat(peer, held)
-        self._listener.session_opened(peer, held.cell)
-
-    def _close(self, peer: BrokerId, held: _Peer) -> None:
-        if held.state is State.OPEN:
-            held.state = State.GREETING
-            self._listener.session_closed(peer)
-
-    def _restart(self, peer: BrokerId, held: _Peer, why: str) -> None:
-        self._context.mark(why)
-        self._close(peer, held)
-        self._greet(peer, held)
-
-    # --- packets -----------------------------------------------------------------------------
-
-    def _packet(self, peer: BrokerId, held: _Peer, packet: Packet) -> None:
-        if packet.sender != held.theirs or packet.receiver != held.mine:
-            self._context.mark("packet of another session")
-            return
-        if held.state is State.GREETING:
-            self._open(peer, held)  # it names our end, so the peer has heard us
-        if self._context.parameters.ordered_sessions:
-            if packet.sequence != held.expected:
-                self._restart(peer, held, "gap in a session")
+        held.active = None
+        held.unreached_since = self._context.now
+        self._listener.session_closed(session.peer)
+        self._end_ways_over(session.peer)
+        for other in (held.direct, held.relayed):
+            if other is not None and other is not session and other.is_open:
+                self._activate(held, other)
                 return
-            held.expected += 1
-        session = held.mine
-        for message in packet.messages:
-            if isinstance(message, Heartbeat):
-                self._heard(held, message)
-                self._listener.tables_heard(peer, message.tables)
-            else:
-                self._listener.received(peer, message)
-            if held.mine != session or held.state is not State.OPEN:
-                return  # a message ended the session; the rest belongs to the dead one
+
+    def _activate(self, held: _Peer, session: Session) -> None:
+        """Let the rooms talk over a session; what they knew of another one is over."""
+        if held.active is not None:
+            held.active = None
+            self._listener.session_closed(session.peer)
+        held.active = session
+        if session is held.direct:
+            held.relayed = None
+        self._beat(session)
+        self._relays.hurry()
+        self._listener.session_opened(session.peer, session.cell)
+
+    def heard(self, session: Session, heartbeat: Heartbeat) -> None:
+        """A peer says which tables it sends."""
+        if self._peers[session.peer].active is session:
+            self._listener.tables_heard(session.peer, heartbeat.tables)
+
+    def brought(self, session: Session, message: Any) -> None:
+        """Pass on a message; if the peer has taken the link again, so does this end."""
+        held = self._peers[session.peer]
+        if held.active is not session:
+            if session is not held.direct:
+                self._context.mark("message by a way that was left")
+                return
+            self._activate(held, session)
+        if isinstance(message, Relayed):
+            self._relays.received(session.peer, message)
+        elif isinstance(message, RelayProbe):
+            self._relays.probed(session.peer, message)
+        else:
+            self._listener.received(session.peer, message)
+
+    # --- ways over relays (R3) ---------------------------------------------------------------
+
+    def begin_relayed(self, route: tuple[BrokerId, ...]) -> None:
+        """Begin a session with the broker at the end of a way, in place of one by another way."""
+        held = self._peers.get(route[-1])
+        if held is None:
+            self._context.mark("relayed from a stranger")
+            return
+        self.end_relayed(route[-1])
+        held.relayed = self._make(route[-1], held.direct.cell, route)
+        held.relayed.begin()
+
+    def end_relayed(self, peer: BrokerId) -> None:
+        """Talk to a peer over relays no more."""
+        held = self._peers.get(peer)
+        if held is not None and held.relayed is not None:
+            gone, held.relayed = held.relayed, None
+            gone.end()
+
+    def _end_ways_over(self, hop: BrokerId) -> None:
+        """Give up the ways whose first hop is gone."""
+        for peer, held in self._peers.items():
+            if held.relayed is not None and held.relayed.route[1] == hop:
+                self.end_relayed(peer)
+
+    def arrived(self, route: tuple[BrokerId, ...], packet: Any) -> None:
+        """Take what came over relays by a way, named from this end to the other."""
+        if isinstance(packet, RelayBroken):
+            route = packet.route
+        held = self._peers.get(route[-1])
+        if held is None:
+            self._context.mark("relayed from a stranger")
+            return
+        awaited = held.active is None and held.relayed is None and self._me < route[-1]
+        if awaited and isinstance(packet, Hello):
+            self.begin_relayed(route)  # the answer to a probe
+        session = held.relayed
+        if session is None or session.route != route:
+            self._context.mark("relayed by no way of ours")
+        elif isinstance(packet, RelayBroken):
+            self._context.mark("relay broke")
+            self.end_relayed(route[-1])
+        else:
+            session.received(packet)
 
     # --- signs of life -----------------------------------------------------------------------
 
     def _tick(self) -> None:
         self._context.after(self._beat_us, self._tick)
-        now = self._context.now
-        for peer, held in self._peers.items():
-            if held.state is State.GREETING:
-                self._say_hello(peer, held)
-            elif held.state is State.OPEN:
-                if now - min(held.heard_time, held.echo_time) > self._dead_us:
-                    self._restart(peer, held, "session died")
-                else:
-                    self._beat(peer, held)
+        for held in list(self._peers.values()):
+            self._keep(held, held.direct)
+            if held.relayed is not None:
+                self._keep_relayed(held, held.relayed)
+        self._relays.seek()
 
-    def _beat(self, peer: BrokerId, held: _Peer) -> None:
-        held.beat += 1
-        held.beat_times[held.beat] = self._context.now
-        tables = self._listener.table_states(peer)
-        heartbeat = Heartbeat(held.beat, held.heard_beat, self._context.clock, tables=tables)
-        self._context.post(peer, heartbeat)
+    def _keep(self, held: _Peer, session: Session) -> None:
+        if not session.is_alive():
+            return
+        stable = self._context.now - session.opened_at >= self._stable_us
+        if stable and session is held.direct and held.active is not session:
+            self._activate(held, session)
+        else:
+            self._beat(session)
 
-    def _heard(self, held: _Peer, heartbeat: Heartbeat) -> None:
-        if heartbeat.sequence > held.heard_beat:
-            held.heard_beat = heartbeat.sequence
-            held.heard_time = self._context.now
-            held.clock_offset = heartbeat.clock - self._context.now
-        sent = held.beat_times.get(heartbeat.echo)
-        if sent is not None:
-            # as old as the heartbeat it answers: a late echo is no sign of life now
-            held.echo_time = max(held.echo_time, sent)
-            for beat in [beat for beat in held.beat_times if beat <= heartbeat.echo]:
-                del held.beat_times[beat]
+    def _keep_relayed(self, held: _Peer, session: Session) -> None:
+        """Keep a session over relays alive; give up one that died, or that does not come about."""
+        waited = self._context.now - session.begun_at
+        late = waited > us(ms=self._context.parameters.session_dead_ms)
+        if session.state is State.CLOSED or (late and not session.is_open):
+            held.relayed = None
+        else:
+            self._keep(held, session)
+
+    def _beat(self, session: Session) -> None:
+        """Send a sign of life, together with what the rooms say if they talk over this session."""
+        peer = session.peer
+        if self._peers[peer].active is session:
+            self._context.post(peer, session.heartbeat(self._listener.table_states(peer)))
+        else:
+            session.send((session.heartbeat(()),))

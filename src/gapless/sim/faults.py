@@ -1,9 +1,9 @@
 """Faults: when each kind strikes in the safety phase, and what heals before the liveness phase.
 
 Strikes of a kind come at random times at the kind's rate, except in quiet periods. Most end by
-themselves after a while. What the liveness phase needs to be whole is the **core**: a connected
-part of the tree. There everything heals and stays whole, but for links between cells that are not
-neighbours. What is outside may stay broken for ever, or break now.
+themselves after a while. What the liveness phase needs to be whole is the **core**
+(:mod:`.cores`). There everything heals and stays whole, but for links that nobody needs. What is
+outside may stay broken for ever, or break now.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from gapless.core.ids import CellId
+from gapless.sim.cores import Core
 from gapless.sim.network import Pair
 from gapless.sim.options import NetworkKind
 
@@ -246,14 +246,17 @@ class Faults:
         self.over = True
         world = self._world
         random = world.stream("healing")
-        inside = self._draw_core(random.random() < self._options.whole_core)
-        world.core = [host for host in world.hosts.values() if host.cell in inside]
-        world.note("world", f"the core {', '.join(inside)} heals")
+        whole = random.random() < self._options.whole_core
+        core = Core(world, world.stream("core"), whole=whole)
+        world.core = [host for host in world.hosts.values() if host.broker in core.brokers]
+        world.note("world", f"the core {', '.join(sorted(core.brokers))} heals")
         for pair in world.network.pairs:
-            self._heal_pair(pair, inside, random)
+            self._heal_pair(pair, core, random)
         for host in world.hosts.values():
             host.crash_armed = False
             fate = 1.0 if host in world.core or self._options.calm else random.random()
+            if host not in world.core and host.cell in core.cells:
+                fate *= 0.5  # whom the core has to do without is away for good
             if fate < 0.3:
                 world.crash(host, "for ever")
                 host.doomed = True
@@ -265,10 +268,10 @@ class Faults:
                 world.resume(host)
                 world.start(host)
 
-    def _heal_pair(self, pair: Pair, inside: list[CellId], random: Random) -> None:
-        """Heal the links between neighbours in the core; others heal, stay cut or are cut now."""
-        within = all(link.source.cell in inside for link in pair.links)
-        fate = 1.0 if within and self._adjacent(pair) else random.random()
+    def _heal_pair(self, pair: Pair, core: Core, random: Random) -> None:
+        """Heal the links that the core needs; others heal, stay cut or are cut now."""
+        within = all(link.source.broker in core.brokers for link in pair.links)
+        fate = 1.0 if core.holds(pair) else 0.0 if core.has_cut(pair) else random.random()
         for link in pair.links:
             if within:
                 link.loss = 0.0
@@ -277,23 +280,3 @@ class Faults:
                 self._world.network.heal(link)
         if fate < 0.2 and not self._options.calm:
             self._world.network.cut(random.choice(pair.links), permanent=True)
-
-    def _draw_core(self, whole: bool) -> list[CellId]:
-        """Return the cells of the core: a connected part of the tree."""
-        cells = {cell.name: cell for cell in self._world.topology.cells}
-        random = self._world.stream("core")
-        core = [random.choice(list(cells))]
-        size = len(cells) if whole else random.randint(1, len(cells))
-        while len(core) < size:
-            edge = [
-                neighbour
-                for name in core
-                for neighbour in cells[name].neighbours
-                if neighbour not in core
-            ]
-            core.append(random.choice(edge))
-        return core
-
-    def _adjacent(self, pair: Pair) -> bool:
-        left, right = (link.source for link in pair.links)
-        return left.cell == right.cell or right.cell in left.neighbourhood.neighbours

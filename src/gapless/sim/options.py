@@ -43,6 +43,9 @@ RARE_FAULT_KINDS: Final = ("skipped packet",)
 """Kinds that only some situations have (:mod:`.situations`)."""
 
 
+BROKERS_MAX: Final = 15
+"""So many brokers a world has at most; more take long and show little more."""
+
 STAGING_SHARE: Final = 0.125
 """How many seeds have writers that stage."""
 
@@ -98,6 +101,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     down_ms_max: int = 600
     whole_core: float = 0.5
     """How likely the whole overlay heals; else a part of it does."""
+    inner_losses: float = 0.0
+    """How likely a cell of what heals has lost brokers for ever, up to δ whole cells in a row."""
+    inner_cuts: float = 0.0
+    """How likely a link in what heals stays cut, if there is a way over others."""
 
     # the phases
     safety_ms: int = 2_000
@@ -198,7 +205,22 @@ DEFAULTS = Options()
 def draw(seed: int) -> Options:
     """Return the options of a seed."""
     together = Random(f"{seed}/together").random() < 0.5  # noqa: S311
-    return _also_staging(add_situation(draw_ordinary(seed)).with_(together=together))
+    ordinary = _with_redundancy(draw_ordinary(seed))
+    return _also_staging(add_situation(ordinary).with_(together=together))
+
+
+def _with_redundancy(options: Options) -> Options:
+    """Return the options with cells of several brokers, and with losses that never heal."""
+    random = Random(f"{options.seed}/redundancy")  # noqa: S311
+    brokers = random.choice((1, 1, 2, 2, 3))
+    calm = options.calm
+    return options.with_(
+        brokers_per_cell=brokers,
+        cells=min(options.cells, BROKERS_MAX // brokers),
+        delta=random.choice((0, 1, 1, 2, 3, 4)),
+        inner_losses=0.0 if calm else random.choice((0.0, 0.2, 0.5)),
+        inner_cuts=0.0 if calm else random.choice((0.0, 0.2, 0.5)),
+    )
 
 
 def _also_staging(options: Options) -> Options:

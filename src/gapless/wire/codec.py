@@ -7,8 +7,9 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from gapless.core.errors import ProtocolError
+from gapless.core.ids import BrokerId
 from gapless.messages import clients, operating, overlay, propagation, requests, staging, streams
-from gapless.messages.overlay import Hello, Packet, Relayed, SessionId
+from gapless.messages.overlay import Hello, Packet, RelayBroken, Relayed, SessionId
 from gapless.wire.frames import FRAME_BYTES_MAX, HEADER_BYTES
 from gapless.wire.greeting import Beat, Goodbye, Greeting
 from gapless.wire.parts import Part, parts_of
@@ -22,12 +23,24 @@ __all__ = [
     "encode_greeting",
 ]
 
+
+class _Carried(msgspec.Struct, frozen=True, array_like=True, tag="Relayed"):
+    """A relayed packet as it is read: a relay has no business with what is inside."""
+
+    path: tuple[BrokerId, ...]
+    index: int
+    inner: msgspec.Raw
+
+
 Message: TypeAlias = (
     overlay.Heartbeat
     | overlay.Announce
     | overlay.PartitionInfo
     | overlay.Retire
+    | overlay.RelayProbe
+    | _Carried
     | propagation.TableWant
+    | propagation.TableStop
     | propagation.TableFull
     | propagation.TableDelta
     | streams.Attach
@@ -172,15 +185,37 @@ class LinkCodec(Codec[Any]):
             return [self.encode(part) for part in parts_of(body)]
 
     def decode(self, body: bytes | bytearray) -> Any:
-        found = super().decode(body)
-        if type(found) is _Envelope:
-            return Packet(found.sender, found.receiver, found.sequence, found.messages)
-        return found
+        return self._opened(super().decode(body))
+
+    def _opened(self, found: Any) -> Any:
+        """Return a packet as the sessions know it."""
+        if type(found) is not _Envelope:
+            return found
+        messages: tuple[Any, ...] = found.messages
+        if any(type(message) is _Carried for message in messages):
+            messages = tuple(
+                self._uncovered(message) if type(message) is _Carried else message
+                for message in messages
+            )
+        return Packet(found.sender, found.receiver, found.sequence, messages)
+
+    def _uncovered(self, carried: _Carried) -> Relayed:
+        """Return a relayed packet, with what is inside if it has arrived, else with its bytes."""
+        if carried.index + 1 < len(carried.path):
+            return Relayed(carried.path, carried.index, carried.inner.copy())
+        try:
+            inner = _INSIDE.decode(carried.inner)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ProtocolError(f"a relayed packet is none: {error}") from None
+        return Relayed(carried.path, carried.index, self._opened(inner))
 
 
 CLIENT_REQUESTS: Final[Codec[Request]] = Codec(Request)
 CLIENT_NOTICES: Final[Codec[Notice]] = Codec(Notice)
-LINK_PACKETS: Final = LinkCodec(Hello | _Envelope | Relayed | Part | Beat | Goodbye)
+_INSIDE: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(
+    Hello | _Envelope | RelayBroken
+)
+LINK_PACKETS: Final = LinkCodec(Hello | _Envelope | Part | Beat | Goodbye)
 
 _GREETINGS: Final[Codec[Greeting]] = Codec(Greeting)
 

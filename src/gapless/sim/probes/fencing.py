@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gapless.core.ids import BrokerId
 from gapless.messages.overlay import Hello, Packet, SessionId
@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Fencing"]
 
+_Way: TypeAlias = tuple[BrokerId, BrokerId, bool]
+"""Two brokers, and whether they talk over relays."""
+
 
 class Fencing(Invariant):
     """I12: a broker takes a packet only if it is of the newest session that the peer began, as far as
     it has arrived here, and names the session that this broker itself began last. Where links keep
-    the order, it takes one only if all before it in its session have arrived.
+    the order, it takes one only if all before it in its session have arrived. Sessions over a link and
+    those over relays are counted apart.
 
     All is learned from what was said, nothing from how brokers keep their sessions. A packet that has
     only a sign of life in it is not looked at.
@@ -28,11 +32,11 @@ class Fencing(Invariant):
     def __init__(self, insight: Insight) -> None:
         super().__init__(insight)
         self._ordered = insight.parameters.ordered_sessions
-        self._begun: dict[tuple[BrokerId, BrokerId], SessionId] = {}
+        self._begun: dict[_Way, SessionId] = {}
         """The last session that a broker said it began with a peer."""
-        self._newest: dict[tuple[BrokerId, BrokerId], SessionId] = {}
+        self._newest: dict[_Way, SessionId] = {}
         """By receiver and sender the newest session of which something was taken."""
-        self._whole: dict[tuple[BrokerId, BrokerId], tuple[SessionId, SessionId, int]] = {}
+        self._whole: dict[_Way, tuple[SessionId, SessionId, int]] = {}
         """By receiver and sender the session of the last packet, and up to where it arrived whole."""
 
     def said(self) -> Mapping[type, Handler]:
@@ -47,11 +51,11 @@ class Fencing(Invariant):
         self._whole = {key: ends for key, ends in self._whole.items() if key[0] != me}
 
     def _hello(self, process: Process, peer: str, hello: Any) -> None:
-        self._begun[process.host.broker, peer] = hello.own
+        self._begun[process.host.broker, peer, self.insight.relayed] = hello.own
 
     def arrived(self, process: Process, peer: BrokerId, packet: Packet) -> None:
         """Note up to where a session has arrived without a hole."""
-        key = (process.host.broker, peer)
+        key = (process.host.broker, peer, self.insight.relayed)
         sender, receiver, whole = self._whole.get(key, (None, None, 0))
         if sender != packet.sender or receiver != packet.receiver:
             whole = 0
@@ -62,7 +66,7 @@ class Fencing(Invariant):
 
     def taken(self, process: Process, peer: BrokerId, packet: Packet) -> None:
         """Check the two ends of a packet, and its number."""
-        key = me, _ = process.host.broker, peer
+        key = me, _, _ = process.host.broker, peer, self.insight.relayed
         if packet.receiver != self._begun.get(key):
             self._unfenced(me, peer, packet, f"its own end is {self._begun.get(key)}")
         newest = self._newest.get(key)

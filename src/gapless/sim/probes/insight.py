@@ -67,6 +67,8 @@ class Insight:
         self.options = run.options
         self.parameters = run.world.parameters
         self.domain = Domain(run.options.domain)
+        self.relayed = False
+        """Whether what is shown to the probes now was said, or came, over relays."""
         topology = run.world.topology
         self._ways = {
             cell.name: topology.neighbourhood(cell.name, len(topology.cells))

@@ -15,7 +15,7 @@ from gapless.broker import Broker
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Event, Send, Tell
 from gapless.delivery.feed import is_leaf_number
-from gapless.messages.overlay import Packet
+from gapless.messages.overlay import Packet, Relayed
 from gapless.messages.records import Change
 from gapless.messages.streams import Frame, Piece, Silence
 from gapless.sim.oracle import Stream
@@ -76,8 +76,9 @@ class Watch(Probe):
         self._pieces = [each.piece for each in self._with("piece")]
         self._moved = [each.moved for each in self._with("moved")]
         self._durable = [each.durable for each in self._with("durable")]
-        self._arriving: list[Packet] = []
-        """The packet that has arrived, until its first message is taken."""
+        self._arriving: list[tuple[Packet, bool] | None] = []
+        """The packet that has arrived, None once a message of it was taken, and whether it came over
+        relays; of two, the second was inside of the first."""
         self._arrived = [each.arrived for each in self._with("arrived")]
         self._taken = [each.taken for each in self._with("taken")]
         for host in run.world.hosts.values():
@@ -118,19 +119,29 @@ class Watch(Probe):
         for effect in effects:
             kind = type(effect)
             if kind is Send:
-                packet = effect.packet
-                if type(packet) is Packet:
-                    for message in packet.messages:
-                        for handler in handlers.get(type(message), ()):
-                            handler(process, effect.peer, message)
-                else:
-                    for handler in handlers.get(type(packet), ()):
-                        handler(process, effect.peer, packet)
+                self._said(process, effect.peer, effect.packet)
             elif kind is Tell:
                 for handler in handlers.get(type(effect.notice), ()):
                     handler(process, effect.client, effect.notice)
         for moved in self._moved:
             moved(process, machine, event)
+
+    def _said(self, process: Process, peer: BrokerId, packet: Any) -> None:
+        """Show what is said to a peer; what is relayed, when its sender says it, as said to its end."""
+        handlers = self._handlers
+        if type(packet) is not Packet:
+            for handler in handlers.get(type(packet), ()):
+                handler(process, peer, packet)
+            return
+        for message in packet.messages:
+            if type(message) is Relayed:
+                if message.index == 1:
+                    self.insight.relayed = True
+                    self._said(process, message.path[-1], message.inner)
+                    self.insight.relayed = False
+                continue
+            for handler in handlers.get(type(message), ()):
+                handler(process, peer, message)
 
     def owed(self, world: World) -> list[str]:
         """Return what must still happen in the liveness phase."""
@@ -152,27 +163,41 @@ class Watch(Probe):
             if peer == me:
                 for handler in handlers.get(type(message), ()):
                     handler(process, me, message)
-            elif arriving:
-                packet = arriving.pop()
+            elif arriving and arriving[-1] is not None:
+                packet, self.insight.relayed = arriving[-1]
+                arriving[-1] = None
                 for handle in taken:
                     handle(process, peer, packet)
+                self.insight.relayed = False
             received(peer, message)
 
         vars(machine)["received"] = listen
 
     def _look_at_packets(self, process: Process, machine: Broker) -> None:
         """See what arrives at a broker; its sessions are there when its life has begun."""
-        received, arrived, arriving = machine.sessions.received, self._arrived, self._arriving
+        received, arrived = machine.sessions.received, machine.sessions.arrived
 
         def arrives(peer: BrokerId, packet: Any) -> None:
-            if type(packet) is Packet:
-                arriving.append(packet)
-                for handle in arrived:
-                    handle(process, peer, packet)
+            self._arrives(process, peer, packet, relayed=False)
             received(peer, packet)
-            arriving.clear()
+            self._arriving.clear()
+
+        def arrives_over_relays(route: tuple[BrokerId, ...], packet: Any) -> None:
+            under_way = len(self._arriving)
+            self._arrives(process, route[-1], packet, relayed=True)
+            arrived(route, packet)
+            del self._arriving[under_way:]
 
         vars(machine.sessions)["received"] = arrives
+        vars(machine.sessions)["arrived"] = arrives_over_relays
+
+    def _arrives(self, process: Process, peer: BrokerId, packet: Any, *, relayed: bool) -> None:
+        if type(packet) is Packet:
+            self._arriving.append((packet, relayed))
+            self.insight.relayed = relayed
+            for handle in self._arrived:
+                handle(process, peer, packet)
+            self.insight.relayed = False
 
     def _changed(self, host: Host, change: Change) -> None:
         self.insight.durable(host, change)

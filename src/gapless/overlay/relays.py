@@ -1,0 +1,162 @@
+"""Relays: a way around a link that is cut, over other brokers (R3; PT's partial partitions).
+
+Theory of operation
+-------------------
+Who has no way to a peer looks for one, if its id is the smaller of the two; else both would look, and
+two equally good ways would replace each other for ever. It sends a *probe* to all whom it has a link
+with. They pass it on, each probe once, with their own name in its path, over so many hops at most. The
+peer takes the way of the first that comes and greets back along it. From then on both ends use that
+way, each named in full in every packet, until a hop of it breaks.
+
+A relay keeps nothing and answers nothing: it passes on bytes. So what a relayed session brings comes
+from its other end and from nowhere nearer, and a feed over relays still approaches the pubend (A2,
+A18). If a relay has no link to the next hop, or too much waits for it there, it says so back, and the
+session ends.
+
+Packets of a relayed session travel as messages inside the sessions of the hops, which keep their
+order. A probe costs something only while something is cut; so there is no map of all links that every
+broker would have to keep, and to tell with every heartbeat.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from gapless.core.ids import BrokerId
+from gapless.core.machine import Context
+from gapless.core.parameters import us
+from gapless.messages.overlay import RelayBroken, Relayed, RelayProbe, SessionId
+
+if TYPE_CHECKING:
+    from gapless.overlay.session import Session
+    from gapless.overlay.sessions import Sessions
+
+__all__ = ["PROBES_MAX", "Relays"]
+
+PROBES_MAX: Final = 4_096
+"""So many pairs of brokers are remembered whose probe was passed on; one too many is passed on again,
+which its hops end."""
+
+
+class _Search:
+    """When a peer is looked for again."""
+
+    __slots__ = ("next", "pause")
+
+    def __init__(self, at: int, pause: int) -> None:
+        self.next = at
+        self.pause = pause
+
+
+class Relays:
+    """Finds ways for the sessions of this broker, and is one for those of others."""
+
+    def __init__(self, context: Context, sessions: Sessions) -> None:
+        self._context = context
+        self._sessions = sessions
+        self._me = context.identity.broker
+        self._count = 0
+        self._searches: dict[BrokerId, _Search] = {}
+        self._passed: dict[tuple[BrokerId, BrokerId], tuple[SessionId, int]] = {}
+        """By origin and target of probes the last that was passed on, and after how many hops."""
+        self.full: set[BrokerId] = set()
+        """For whom too much waits: nothing more is passed on to them."""
+
+    # --- looking for a way -------------------------------------------------------------------
+
+    def hurry(self) -> None:
+        """A session has begun: what was out of reach may be in reach now."""
+        self._searches.clear()
+
+    def seek(self) -> None:
+        """Look for a way to those who have been out of reach for a while."""
+        now = self._context.now
+        if not self._context.parameters.relay_hops_max:
+            return
+        unreached = {peer: since for peer, since in self._sessions.unreached() if self._me < peer}
+        self._searches = {
+            peer: search for peer, search in self._searches.items() if peer in unreached
+        }
+        patience = us(ms=2 * self._context.parameters.heartbeat_ms)
+        for peer, since in unreached.items():
+            if peer not in self._searches:
+                self._searches[peer] = _Search(since + patience, patience)
+            search = self._searches[peer]
+            if search.next <= now:
+                search.next = now + search.pause
+                longest = us(ms=self._context.parameters.retry_max_ms)
+                search.pause = min(2 * search.pause, longest)
+                self._probe(peer)
+
+    def _probe(self, target: BrokerId) -> None:
+        self._count += 1
+        number = SessionId(self._context.identity.life, self._count)
+        probe = RelayProbe(target, number, (self._me,))
+        for peer in self._sessions.direct_peers():
+            self._context.post(peer, probe)
+
+    def probed(self, peer: BrokerId, probe: RelayProbe) -> None:
+        """Pass a probe on, or take the way by which it came."""
+        path = probe.path
+        if not path or path[-1] != peer or self._me in path:
+            self._context.mark("probe went in a circle")
+            return
+        if not self._is_news(probe):
+            return
+        path = (*path, self._me)
+        if probe.target == self._me:
+            self._sessions.begin_relayed(path[::-1])
+        elif len(path) <= self._context.parameters.relay_hops_max + 1:
+            self._pass_on(msgspec.structs.replace(probe, path=path))
+
+    def _is_news(self, probe: RelayProbe) -> bool:
+        """Note a probe; say whether it is to be passed on: a new one, or one by a shorter way.
+
+        Of two copies the one over more hops may come first, and end here for want of hops.
+        """
+        key = (probe.path[0], probe.target)
+        number, hops = self._passed.pop(key, (SessionId(0, 0), 0))
+        shorter = probe.number == number and len(probe.path) < hops and probe.target != self._me
+        news = probe.number > number or shorter
+        self._passed[key] = (probe.number, len(probe.path)) if news else (number, hops)
+        if len(self._passed) > PROBES_MAX:
+            del self._passed[next(iter(self._passed))]
+        return news
+
+    def _pass_on(self, probe: RelayProbe) -> None:
+        """Send a probe to its target, if that is in reach; else to all others, if hops are left."""
+        hops_left = self._context.parameters.relay_hops_max + 1 - len(probe.path)
+        if self._sessions.is_direct(probe.target):
+            self._context.post(probe.target, probe)
+        elif hops_left > 0:
+            for peer in self._sessions.direct_peers():
+                if peer not in probe.path:
+                    self._context.post(peer, probe)
+
+    # --- passing on --------------------------------------------------------------------------
+
+    def send(self, session: Session, packet: Any) -> None:
+        """Send a packet of a relayed session of this broker; if the first hop is full it is lost."""
+        self._forward(Relayed(session.route, 0, packet))
+
+    def received(self, peer: BrokerId, message: Relayed) -> None:
+        """Take a packet of a relayed session, or pass it on."""
+        path, place = message.path, message.index
+        fits = 0 < place < len(path) and path[place] == self._me and path[place - 1] == peer
+        if not fits:
+            self._context.mark("relayed to nowhere")
+        elif place == len(path) - 1:
+            self._sessions.arrived(path[::-1], message.inner)
+        else:
+            self._forward(message)
+
+    def _forward(self, message: Relayed) -> None:
+        path, place = message.path, message.index
+        following = path[place + 1]
+        if self._sessions.is_direct(following) and following not in self.full:
+            self._context.post(following, msgspec.structs.replace(message, index=place + 1))
+        elif place > 0 and not isinstance(message.inner, RelayBroken):
+            self._context.mark("relay has no next hop")
+            self._forward(Relayed(path[place::-1], 0, RelayBroken(path)))
