@@ -20,7 +20,16 @@ from gapless.sim.limits import draw_limits, paced
 from gapless.sim.shapes import SHAPES, tree
 from gapless.sim.situations import add_situation
 
-__all__ = ["FAULT_KINDS", "RARE_FAULT_KINDS", "NetworkKind", "Options", "draw", "draw_ordinary"]
+__all__ = [
+    "BROKERS_MAX",
+    "FAULT_KINDS",
+    "RARE_FAULT_KINDS",
+    "NetworkKind",
+    "Options",
+    "draw",
+    "draw_ordinary",
+    "with_redundancy",
+]
 
 FAULT_KINDS: Final = (
     "crash",
@@ -205,11 +214,11 @@ DEFAULTS = Options()
 def draw(seed: int) -> Options:
     """Return the options of a seed."""
     together = Random(f"{seed}/together").random() < 0.5  # noqa: S311
-    ordinary = _with_redundancy(draw_ordinary(seed))
+    ordinary = with_redundancy(draw_ordinary(seed))
     return _also_staging(add_situation(ordinary).with_(together=together))
 
 
-def _with_redundancy(options: Options) -> Options:
+def with_redundancy(options: Options) -> Options:
     """Return the options with cells of several brokers, and with losses that never heal."""
     random = Random(f"{options.seed}/redundancy")  # noqa: S311
     brokers = random.choice((1, 1, 2, 2, 3))
