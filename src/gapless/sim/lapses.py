@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from gapless.core.ids import VirtualTime
+from gapless.delivery.inquiry import Inquiry
 from gapless.delivery.lookup import Found
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.publishers import Publishers
@@ -153,7 +154,7 @@ LAPSES: Final = (
     Plant(
         "nacks are dropped",
         "a router does not ask on for what it does not know (R37)",
-        ((Router, "_inquire", _replaced(_drops_nacks)),),
+        ((Inquiry, "ask", _replaced(_drops_nacks)),),
     ),
     Plant(
         "silence over an event",
