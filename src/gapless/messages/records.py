@@ -281,6 +281,10 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     """Pubends on which a seek moved it that its client may not have seen, with that seek's number."""
     oldest: tuple[PubendId, ...] = ()
     """Pubends on which it goes on with the oldest that the log has, which is not known yet."""
+    birth: str = ""
+    """Which subscription it is, wherever it moves."""
+    epoch: int = 0
+    """How often it has moved."""
 
     @property
     def key(self) -> tuple[str, ...]:

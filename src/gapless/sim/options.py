@@ -153,6 +153,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Reads of a log by a client, a second."""
     roam: float = 0.2
     """How often a client without durable subscription comes back at another broker."""
+    flee: float = 0.0
+    """How often a client with a durable subscription comes back at another broker."""
     credit_max: int = 20
     expiry: bool = False
     """Whether members and holds may expire, so that gaps are lawful."""
@@ -229,6 +231,7 @@ def with_redundancy(options: Options) -> Options:
         delta=random.choice((0, 1, 1, 2, 3, 4)),
         inner_losses=0.0 if calm else random.choice((0.0, 0.2, 0.5)),
         inner_cuts=0.0 if calm else random.choice((0.0, 0.2, 0.5)),
+        flee=random.choice((0.0, 0.0, 0.2, 0.5)),
     )
 
 

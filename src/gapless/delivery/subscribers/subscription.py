@@ -30,6 +30,7 @@ from gapless.messages.clients import (
     Delivery,
     FilterSet,
     Gap,
+    Home,
     Order,
     PositionTuple,
     Refused,
@@ -88,6 +89,10 @@ class Subscription:
         self.order = order
         self.begin = begin
         self.expiry_s = expiry_s
+        self.birth = ""
+        """Of a durable one: which it is, wherever it moves."""
+        self.epoch = 0
+        """How often it has moved."""
         self.client: str | None = None
         self.credit = 0
         self.segments: list[Segment] = []
@@ -118,6 +123,12 @@ class Subscription:
         self._pause_us = 0
         self._turn = 0
         """Whose turn it is to be sent first."""
+
+    @property
+    def home(self) -> Home | None:
+        """What the client of a durable one shows where it goes on."""
+        broker = self.host.context.identity.broker
+        return Home(self.birth, self.epoch, broker) if self.durable else None
 
     @property
     def newest(self) -> Segment:
@@ -286,7 +297,7 @@ class Subscription:
             if strand.settled and strand.untold:
                 strand.untold, self.dirty = False, True
         self.told = True
-        self._say(Subscribed(answer.request, self.position(), waiting, self.seeks))
+        self._say(Subscribed(answer.request, self.position(), waiting, self.seeks, self.home))
         self.progress.begin()
         self.drain()
 
@@ -450,6 +461,8 @@ class Subscription:
             self.seeks,
             tuple((pubend, strand.sought) for pubend, strand in begun if strand.sought),
             tuple(pubend for pubend, strand in begun if strand.from_oldest),
+            self.birth,
+            self.epoch,
         )
 
     def _segment_record(self, segment: Segment) -> SegmentRecord:
