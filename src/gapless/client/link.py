@@ -118,6 +118,7 @@ class Link:
         numbers: Numbers,
         *,
         broker: str | None = None,
+        flee_after: float = 0.0,
     ) -> None:
         self.numbers = numbers
         self.welcome: Welcome | None = None
@@ -131,6 +132,9 @@ class Link:
         self._addresses = addresses
         self._options = options
         self._broker = broker
+        self._flee_after = flee_after
+        """For so many seconds after a loss only the address is tried that answered last."""
+        self._lost_at = 0.0
         self._random = Random(options.seed)  # noqa: S311  # for waits, not for secrets
         self._connection: Connection | None = None
         self._asked: dict[int, Callable[[Any], None]] = {}
@@ -149,7 +153,9 @@ class Link:
     def start(self) -> None:
         """Begin to connect."""
         assert self._task is None
-        self._task = asyncio.get_running_loop().create_task(self._keep())
+        loop = asyncio.get_running_loop()
+        self._lost_at = loop.time()
+        self._task = loop.create_task(self._keep())
 
     async def close(self, error: GaplessError) -> None:
         """End; who still waits gets the error."""
@@ -222,6 +228,8 @@ class Link:
     def _in_order(self) -> Iterator[Address]:
         if self.address is not None:
             yield self.address
+            if asyncio.get_running_loop().time() - self._lost_at < self._flee_after:
+                return
         yield from (each for each in self._addresses if each != self.address)
 
     async def _try(self, address: Address) -> bool:
@@ -285,6 +293,8 @@ class Link:
         self._connection = None
         self.trouble = f"{self._dialled}: {reason}"
         was_up, self.welcome = self.welcome is not None, None
+        if was_up:
+            self._lost_at = asyncio.get_running_loop().time()
         self._stop_waiting()
         if was_up:
             for user in [*self._users]:
