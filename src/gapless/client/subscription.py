@@ -3,8 +3,8 @@
 Here is what a program calls. What the broker is asked for over every connection, and what has come, is
 in the :mod:`.inbox`.
 
-A durable subscription is also kept by its broker, which is why it stays at that broker; one that is
-not durable goes on wherever the session connects.
+A durable subscription is also kept by its broker, and stays there as long as that can be hoped for; one
+that is not durable goes on wherever the session connects.
 """
 
 from __future__ import annotations
