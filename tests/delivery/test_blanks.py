@@ -53,8 +53,8 @@ def test_the_head_of_a_pack_may_have_any_size(count: int) -> None:
 
 
 def test_a_payload_that_looks_like_a_blank_stays_as_it_is() -> None:
-    ((_, payload),) = events = (({}, packed_blank("w", (({}, b""),))),)
-    (found,) = filled("w", events, 1, 1)
+    payload = packed_blank("w", (({}, b""),))
+    (found,) = filled("w", (({}, payload),), 1, 1)
     assert found.payload == payload
 
 
