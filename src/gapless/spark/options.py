@@ -17,7 +17,7 @@ from gapless.core.errors import FilterError, UsageError, shortened
 from gapless.spark.columns import Column, parse_columns
 from gapless.spark.offsets import Offset
 
-__all__ = ["DEADLINE_S", "PARTITION_BYTES", "Options", "parse_options"]
+__all__ = ["DEADLINE_S", "PARTITION_BYTES", "Options", "credentials_fault", "parse_options"]
 
 DEADLINE_S: Final = 60.0
 """How long a broker may be away before a read fails, unless the user says otherwise. A broker that is
@@ -25,6 +25,9 @@ restarted is back in seconds; a Spark job has time."""
 
 PARTITION_BYTES: Final = 33_554_432
 """How much of a log a task reads, about. Enough to make the start of a task small beside it."""
+
+_CREDENTIALS: Final = ("credential", "password", "secret", "token", "user", "apikey", "auth")
+"""What names of options have in them that other sources take to know their user."""
 
 OnRelease = Literal["fail", "skip"]
 
@@ -80,7 +83,23 @@ def parse_options(given: Mapping[str, str]) -> Options:
     return Options(**found)
 
 
+def credentials_fault(name: str) -> str | None:
+    """Say that there are no credentials, if that is what an option seems to be.
+
+    To take them and do nothing with them would look like protection.
+    """
+    if not any(part in name.lower().replace("_", "") for part in _CREDENTIALS):
+        return None
+    return (
+        f"there is no option {name!r}: brokers ask for no credentials, so whoever reaches them may read "
+        "and write; keep strangers away from their network"
+    )
+
+
 def _unknown(name: str) -> str:
+    fault = credentials_fault(name)
+    if fault is not None:
+        return fault
     if name.lower() == "path":
         return "format gapless has no path: name the pubends with the option pubends"
     spelled = ", ".join(sorted(entry[0] for entry in _ALLOWED.values()))
