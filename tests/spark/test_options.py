@@ -78,6 +78,7 @@ def test_a_place_is_a_word_a_position_or_a_time(text: str, expected: object) -> 
         ({"maxEventsPerTrigger": "0"}, "option maxEventsPerTrigger: '0' is no number from 1 on"),
         ({"partitionBytes": "many"}, "option partitionBytes: 'many' is no number"),
         ({"reader": ""}, "option reader: a reader needs a name"),
+        ({"pushDown": "maybe"}, "option pushDown: 'maybe' is neither 'true' nor 'false'"),
         ({"onRelease": "ignore"}, "option onRelease: 'ignore' is neither 'fail' nor 'skip'"),
         ({"deadline": "-1"}, "option deadline: '-1' is no time in seconds above 0"),
     ],
@@ -97,6 +98,8 @@ def test_options_of_streams_are_refused_in_a_batch_and_the_other_way_round() -> 
         parsed(maxEventsPerTrigger="5").refuse_for("batch")
     with pytest.raises(UsageError, match="option reader is for streaming"):
         parsed(reader="desk").refuse_for("batch")
+    with pytest.raises(UsageError, match="option pushDown is for batches; use the option filter"):
+        parsed(pushDown="true").refuse_for("streaming")
     with pytest.raises(UsageError, match=r"option end is for batches.*availableNow"):
         parsed(end="latest").refuse_for("streaming")
 

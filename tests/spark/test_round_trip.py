@@ -78,9 +78,11 @@ class Trip:
 
     def publish(self) -> None:
         url = self._overlay.url("b1")
-        with connect_sync(url, name="feed", audit=self._log) as session:
-            with session.publisher("quotes") as publisher:
-                publisher.publish_many(event(n) for n in range(ORDINARY))
+        with (
+            connect_sync(url, name="feed", audit=self._log) as session,
+            session.publisher("quotes") as publisher,
+        ):
+            publisher.publish_many(event(n) for n in range(ORDINARY))
 
     def write(self, numbers: range) -> None:
         """Have Spark write some of the events, in three tasks."""

@@ -87,7 +87,8 @@ def test_a_pubend_whose_broker_is_no_server_is_read_through_another(filled: Stre
 
 
 def test_what_does_not_match_never_leaves_the_broker(filled: Stream) -> None:
-    source = GaplessSource({"servers": filled.servers, "columns": COLUMNS, "pubends": "quotes"})
+    options = {"servers": filled.servers, "columns": COLUMNS, "pubends": "quotes"}
+    source = GaplessSource({**options, "pushDown": "true"})
     reader = source.reader(source.schema())
     pushed: list[Predicate] = [EqualTo(("symbol",), "IBM")]
     assert list(reader.pushFilters(pushed)) == []

@@ -50,6 +50,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The durable reader for which logs are kept."""
     on_release: OnRelease = "fail"
     deadline_s: float = DEADLINE_S
+    push_down: bool = False
+    """Whether brokers test predicates of a query; the DataFrame may then stand in one query, once."""
 
     def refuse_for(self, way: Literal["batch", "streaming"]) -> None:
         """Raise if an option was given that has no meaning in this way of reading."""
@@ -59,6 +61,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             )
         if way == "batch" and self.reader:
             raise UsageError("option reader is for streaming: a batch commits nothing")
+        if way == "streaming" and self.push_down:
+            raise UsageError("option pushDown is for batches; use the option filter")
         if way == "streaming" and self.end is not None:
             raise UsageError(
                 "option end is for batches; to stop a stream at what is there now, use "
@@ -176,6 +180,12 @@ def _on_release(text: str) -> str:
     return text
 
 
+def _push_down(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError(f"{shortened(text)!r} is neither 'true' nor 'false'")
+    return text.lower() == "true"
+
+
 def _seconds(text: str) -> float:
     try:
         found = float(text)
@@ -200,6 +210,7 @@ _ALLOWED: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
         ("reader", "reader", _reader),
         ("onRelease", "on_release", _on_release),
         ("deadline", "deadline_s", _seconds),
+        ("pushDown", "push_down", _push_down),
     )
 }
 """By the name in small letters, as options do not mind: how it is spelled, its field, how it is read."""
