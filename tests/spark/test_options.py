@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -10,6 +11,8 @@ from gapless.core.errors import UsageError
 from gapless.spark.columns import Column, Kind
 from gapless.spark.offsets import Offset
 from gapless.spark.options import Options, parse_options
+from gapless.spark.sink_options import parse_sink_options
+from tests.guides import ROOT
 
 SERVERS = {"servers": "gapless://127.0.0.1:7400"}
 
@@ -86,6 +89,17 @@ def test_a_place_is_a_word_a_position_or_a_time(text: str, expected: object) -> 
 def test_a_wrong_option_is_named_with_what_it_may_be(given: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse_options({**SERVERS, **given})
+
+
+def test_the_guide_names_every_option_of_reads_and_writes() -> None:
+    guide = (ROOT / "docs/spark.md").read_text()
+    named = {name.lower() for name in re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE)}
+    for parse in (parse_options, parse_sink_options):
+        with pytest.raises(UsageError, match="there are") as caught:
+            parse({**SERVERS, "nothing": "x"})
+        there = str(caught.value).partition("there are ")[2].split(", ")
+        assert len(there) > 4
+        assert {name.lower() for name in there} <= named
 
 
 def test_servers_must_be_given() -> None:
