@@ -1,7 +1,7 @@
 """A tour of gapless with Spark, from top to bottom: each cell does one thing and says why.
 
-It reads like a notebook, and editors that know ``# %%`` run it as one. ``python examples/spark_tour.py`` runs
-all of it on this computer, with brokers of its own. It needs ``pip install "gapless[spark,java]"``.
+It reads like a notebook, and editors that know ``# %%`` run it as one. ``make spark-tour`` runs all of it on this
+computer, with brokers of its own. It needs ``pip install "gapless[spark,java]"``.
 """
 
 # %% What is used. Everything but Spark's own comes from gapless.

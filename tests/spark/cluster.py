@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 import pyspark
 
 from gapless.spark.java import find_java
-from tests.spark.cluster_jobs import ANSWER
+from tests.spark.cluster_jobs import ANSWER, PATIENCE_S
 from tests.spark.rows import until
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
@@ -123,7 +123,7 @@ class Cluster:
             assert found or process.poll() is None, self._log(name).read_text()[-500:]
             return bool(found)
 
-        until(is_there, f"{name} says {pattern}")
+        until(is_there, f"{name} says {pattern}", PATIENCE_S)
         return found[0]
 
     # --- jobs ------------------------------------------------------------------------------------

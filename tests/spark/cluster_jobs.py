@@ -25,7 +25,9 @@ VICTIM: Final = "victim"
 COPIES: Final = "copies"
 EXECUTORS: Final = 2
 
-_PATIENCE_S: Final = 120
+PATIENCE_S: Final = 240
+"""Six JVMs start on a computer that may have other things to do."""
+
 _SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -85,7 +87,7 @@ class Stumble:
         draft.write_text(str(executor_pid()))
         draft.rename(self._traces / VICTIM)
         parent = os.getppid()
-        for _ in range(10 * _PATIENCE_S):
+        for _ in range(10 * PATIENCE_S):
             if os.getppid() != parent:
                 os._exit(1)  # the executor is gone, and this process with it
             sleep(0.1)
@@ -106,7 +108,7 @@ def executor_pid() -> int:
 def ready(spark: SparkSession) -> int:
     """Wait for both executors; return how many there are."""
     executors = 0
-    for _ in range(10 * _PATIENCE_S):
+    for _ in range(10 * PATIENCE_S):
         known = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()
         executors = int(known) - 1  # the driver is counted too
         if executors == EXECUTORS:
@@ -156,7 +158,7 @@ def _stumbling(frame: DataFrame, stumble: list[Any]) -> DataFrame:
 
 def _run_to_its_end(writer: Any) -> None:
     query = writer.trigger(availableNow=True).start()
-    if not query.awaitTermination(_PATIENCE_S):
+    if not query.awaitTermination(PATIENCE_S):
         raise TimeoutError("the query does not end")
 
 

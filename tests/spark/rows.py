@@ -105,9 +105,9 @@ class Sink:
         return numbers(self.frame.sparkSession.read.schema(self.frame.schema).parquet(str(rows)))
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
+def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
     """Wait for something that nobody tells."""
-    end = monotonic() + PATIENCE_S
+    end = monotonic() + patience_s
     while not condition():
         assert monotonic() < end, f"not in time: {what}"
         sleep(0.05)

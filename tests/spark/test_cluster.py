@@ -16,7 +16,7 @@ from gapless.client.sync import SyncSession, connect_sync
 from gapless.core.errors import UsageError
 from gapless.testing import SyncOverlay
 from tests.spark.cluster import Cluster, ClusterError
-from tests.spark.cluster_jobs import COPIES, EXECUTORS, VICTIM
+from tests.spark.cluster_jobs import COPIES, EXECUTORS, PATIENCE_S, VICTIM
 from tests.spark.rows import until
 
 pytestmark = pytest.mark.slow
@@ -71,7 +71,7 @@ class Story:
 
     def wait_for_the_middle(self) -> None:
         """Wait until a task stands still."""
-        until((self._traces / VICTIM).exists, "a task is in the middle")
+        until((self._traces / VICTIM).exists, "a task is in the middle", PATIENCE_S)
 
     def clients(self) -> int:
         """How many are connected to the broker: the test is one, and everyone who reads."""
@@ -103,7 +103,8 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_batch_read_costs_no_row(
     story.publish()
     cluster.start("read_batch", options=story.options, stumble=story.stumble(1))
     story.wait_for_the_middle()
-    until(lambda: story.clients() == 2, "one task is through, the other one still reads")
+    still_reads = "one task is through, the other one still reads"
+    until(lambda: story.clients() <= 2, still_reads, PATIENCE_S)
     story.kill_executor()
     assert cluster.result() == [*range(EVENTS)]
     assert story.attempts() == 2
@@ -126,7 +127,7 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_write_writes_every_row_on
     story.publish()
     job = {"options": story.options, "stumble": story.stumble(0), "directory": str(tmp_path)}
     cluster.start("copy_stream", **job)
-    until(lambda: story.staged() > 0, "something is staged")
+    until(lambda: story.staged() > 0, "something is staged", PATIENCE_S)
     story.kill_executor()
     assert cluster.result() is None
     assert story.attempts() == 2
