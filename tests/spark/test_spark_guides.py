@@ -34,7 +34,7 @@ class Guides:
     def __init__(self, spark: SparkSession, overlay: SyncOverlay, directory: Path) -> None:
         self._spark = spark
         self._overlay = overlay
-        self._audit = directory / "audit"
+        self._directory = directory
 
     def run(self, page: str) -> dict[str, Any]:
         """Run the blocks of a page one after the other, as one program; return its names."""
@@ -46,9 +46,14 @@ class Guides:
         return names
 
     def prepared(self, block: str) -> str:
-        """Say what is different here: addresses, directories, and fewer seeds."""
+        """Say what is different here: addresses, directories, and fewer seeds.
+
+        Java has a directory of its own to work in, so what Spark writes itself has a whole path here.
+        """
         block = with_brokers(block, self._overlay)
-        block = block.replace("/var/log/gapless/audit", str(self._audit))
+        block = block.replace("/var/log/gapless/audit", str(self._directory / "audit"))
+        for name in ("ibm", "trades.checkpoint"):
+            block = block.replace(f'"{name}', f'"{self._directory / name}')
         return block.replace("tree:2x3", TOPOLOGY).replace("range(2000)", "(9, 10)")
 
     def end_queries(self) -> None:
@@ -77,11 +82,11 @@ def guides(
 
 
 def test_the_programs_of_the_guide_read_and_write_streams(
-    spark: SparkSession, guides: Guides
+    spark: SparkSession, guides: Guides, tmp_path: Path
 ) -> None:
     names = guides.run("docs/spark.md")
     guides.end_queries()
-    assert spark.read.parquet("ibm").select("price").count() == 30
+    assert spark.read.parquet(str(tmp_path / "ibm")).select("price").count() == 30
     written = {"servers": names["target"]["servers"], "pubends": "trades"}
     assert spark.read.format("gapless").options(**written).load().count() == 119
     ((_, statement),) = blocks("docs/spark.md", "sql")
