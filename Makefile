@@ -36,6 +36,10 @@ demo: $(READY) ## Run brokers under traffic, kill some of them, audit every deli
 tour: $(READY) ## Show filters, their algebra and the matching index
 	@$(PYTHON_BIN) examples/filters_and_matching.py
 
+.PHONY: spark-tour
+spark-tour: $(READY) ## Show streams as DataFrames, exactly-once writes, archive, backtest and audit
+	@$(PYTHON_BIN) examples/spark_tour.py
+
 .PHONY: test
 test: $(READY) ## Run all tests (TESTS=path picks some, WORKERS=n processes)
 	@$(PYTHON_BIN) -m pytest -n $(WORKERS) $(TESTS)

@@ -20,10 +20,11 @@ from gapless.content.spans import points
 from gapless.content.values import Value
 from gapless.content.valueset import NOTHING
 from gapless.core.ticks import Tick
-from gapless.messages.records import LogRow, PackedRow
+from gapless.messages.records import AppendPacked, LogRow, PackedRow
 from gapless.messages.streams import Publication
 
 __all__ = [
+    "BarePublication",
     "Picked",
     "Picker",
     "pack",
@@ -31,6 +32,8 @@ __all__ = [
     "packed_ticks",
     "ticks_of",
     "unpack",
+    "unpack_bare",
+    "unpack_row",
     "unpack_ticks",
 ]
 
@@ -55,12 +58,22 @@ class _Bare(msgspec.Struct, array_like=True, gc=False):
     attributes: dict[str, Value]
 
 
+class BarePublication(msgspec.Struct, array_like=True, gc=False):
+    """A publication without its payload, whose attributes are passed on as they are."""
+
+    tick: Tick
+    publisher: str
+    sequence: int
+    attributes: msgspec.Raw
+
+
 _EVERYTHING: Final = Filter("TRUE")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _publications: Final = msgspec.msgpack.Decoder(tuple[Publication, ...]).decode
 _raws: Final = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _timed: Final = msgspec.msgpack.Decoder(list[_Timed]).decode
 _bare: Final = msgspec.msgpack.Decoder(list[_Bare]).decode
+_bare_raw: Final = msgspec.msgpack.Decoder(list[BarePublication]).decode
 _ticks: Final = msgspec.msgpack.Decoder(list[Tick]).decode
 
 
@@ -77,9 +90,22 @@ def unpack(rows: Iterable[bytes | memoryview]) -> list[Publication]:
     return found
 
 
+def unpack_bare(row: bytes) -> list[BarePublication]:
+    """Return the publications of a pack without what takes long to unpack."""
+    return _bare_raw(row)
+
+
 def packed(row: LogRow) -> PackedRow:
     """Return a row with its publications packed."""
     return PackedRow(row.first, row.last, pack(row.publications))
+
+
+def unpack_row(packed: AppendPacked) -> LogRow:
+    """Return a row that is to be appended with its publications unpacked."""
+    publications = _publications(packed.publications)
+    return LogRow(
+        packed.pubend, packed.first, packed.last, packed.regime, 0, packed.clock, publications
+    )
 
 
 def ticks_of(row: bytes) -> list[Tick]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetch, Fetched, Write, Written
-from gapless.delivery.packing import packed
-from gapless.messages.records import Append, Erase, LogRow, Record, Store, Trim
+from gapless.delivery.packing import packed, unpack_row
+from gapless.messages.records import Append, AppendPacked, Erase, LogRow, Record, Store, Trim
 
 __all__ = ["MemoryStore"]
 
@@ -69,6 +69,8 @@ class MemoryStore:
                 self._records.pop(key, None)
             case Append(row):
                 self._logs.setdefault(row.pubend, []).append(row)
+            case AppendPacked():
+                self._apply(Append(unpack_row(change)))
             case Trim(pubend, up_to):
                 rows = self._logs.get(pubend, [])
                 del rows[: bisect_right(rows, up_to, key=_last)]

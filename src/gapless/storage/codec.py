@@ -16,7 +16,7 @@ import msgspec
 from gapless.core.errors import DamagedError
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
-from gapless.messages.records import LogRow, PackedRow, Record
+from gapless.messages.records import AppendPacked, LogRow, PackedRow, Record
 
 __all__ = [
     "NOTHING",
@@ -26,6 +26,7 @@ __all__ = [
     "decode_record",
     "decode_row",
     "encode_key",
+    "encode_packed",
     "encode_record",
     "encode_row",
     "is_sound",
@@ -129,6 +130,14 @@ def pubend_of(label: str) -> PubendId:
 def encode_row(row: LogRow) -> bytes:
     """Return the frame of a log row."""
     return _encoder.encode(row)
+
+
+def encode_packed(row: AppendPacked) -> bytes:
+    """Return the frame of a log row whose publications are packed; it is as if they were not."""
+    publications = msgspec.Raw(row.publications)
+    return _encoder.encode(
+        _Packed(row.pubend, row.first, row.last, row.regime, 0, row.clock, publications)
+    )
 
 
 def decode_row(stored: StoredRow, checksum: object) -> LogRow:

@@ -16,8 +16,15 @@ import msgspec
 from gapless.core.errors import StorageError
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetch, Fetched, Write, Written
-from gapless.messages.records import Append, LogRow, StagedRecord, Store, Trim
-from gapless.storage.codec import NOTHING, Mark, StoredRow, encode_row, label_of
+from gapless.messages.records import Append, AppendPacked, LogRow, StagedRecord, Store, Trim
+from gapless.storage.codec import (
+    NOTHING,
+    Mark,
+    StoredRow,
+    encode_packed,
+    encode_row,
+    label_of,
+)
 from gapless.storage.group import Group, QueuedChange, QueuedRow, QueuedWrite
 from gapless.storage.loading import Loaded, load_marks, load_records
 from gapless.storage.lock import DirectoryLock
@@ -165,8 +172,8 @@ class Storage:
         size = 0
         changes: list[QueuedChange] = []
         for change in write.changes:
-            if type(change) is Append:
-                row = self._queued_row(change.row)
+            if type(change) is Append or type(change) is AppendPacked:
+                row = self._queued_row(change)
                 size += len(row.stored.frame)
                 changes.append(row)
                 continue
@@ -212,14 +219,18 @@ class Storage:
         self._writer.close()
         self._lock.release()
 
-    def _queued_row(self, row: LogRow) -> QueuedRow:
+    def _queued_row(self, change: Append | AppendPacked) -> QueuedRow:
+        if isinstance(change, Append):
+            row: LogRow | AppendPacked = change.row
+            events, frame = len(change.row.publications), encode_row(change.row)
+        else:
+            row, events, frame = change, change.events, encode_packed(change)
         mark = self._asked_mark(row.pubend)
         assert max(mark.last, mark.trimmed) < row.first <= row.last, (
             f"{row.pubend}: row {row.first} to {row.last} is not above the log, which ends at "
             f"{mark.last} and is trimmed up to {mark.trimmed} (I1)"
         )
         self._asked[row.pubend] = mark._replace(last=row.last)
-        events, frame = len(row.publications), encode_row(row)
         return QueuedRow(
             row.pubend, StoredRow(mark.label, row.first, row.last, mark.last, events, frame)
         )
