@@ -39,7 +39,7 @@ T = TypeVar("T")
 NOTHING = -1
 """Where a log ends that had no row, and up to where one is trimmed that never was."""
 
-_SLICE = 4_096
+_SLICE = 5_120
 """Bytes that are summed at once. ``crc32`` gives up the interpreter above 5 KiB, and to get it
 back from a busy event loop can take longer than a thousand sums."""
 

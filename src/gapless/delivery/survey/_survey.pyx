@@ -106,19 +106,21 @@ cdef class Survey:
         cdef value_t *row = (
             (<value_t *>PyByteArray_AS_STRING(self._values)) + first * self._width
         )
-        cdef int name_count = <int>(self._width - NAMED)
+        cdef Py_ssize_t width = self._width
+        cdef int name_count = <int>(width - NAMED)
         cdef value_t token
         cdef Py_ssize_t count, place
         at = take(at, end, &token)
         count = <Py_ssize_t>token.word
-        for place in range(count):
-            at = take_event(at, end, event, row, names, name_count)
-            if at == NULL:
-                raise msgspec.DecodeError(f"publication {place} of a pack is damaged")
-            event += 1
-            row += self._width
+        with nogil:  # others may read the next rows of the log meanwhile
+            for place in range(count):
+                at = take_event(at, end, event, row, names, name_count)
+                if at == NULL:
+                    break
+                event += 1
+                row += width
         if at != end:
-            raise msgspec.DecodeError("there is something behind a pack")
+            raise msgspec.DecodeError("a pack is not as brokers write it")
         return count
 
     def texts(self, Py_ssize_t field):
