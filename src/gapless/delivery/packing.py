@@ -129,6 +129,8 @@ class Picker:
 
     def _matching(self, packs: Sequence[bytes]) -> tuple[bytes, ...]:
         """Return what matches, in one pack, if anything does."""
+        if not self._wanted.conjunctions:
+            return ()  # who plans asks how far an answer goes, and wants nothing of it
         survey = Survey(packs, self._sieve.names)
         places, is_sure = self._sieve.left(survey)
         doubtful = places[~is_sure]

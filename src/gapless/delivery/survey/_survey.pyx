@@ -71,7 +71,7 @@ cdef class Survey:
     cdef Py_ssize_t _width
     cdef object _columns
 
-    def __init__(self, packs, names=()):
+    def __cinit__(self, packs, names=()):
         self._packs = [memoryview(pack) for pack in packs]
         self._width = NAMED + len(names)
         self._count = sum([count_of(pack) for pack in self._packs])
@@ -124,6 +124,8 @@ cdef class Survey:
         return count
 
     def texts(self, Py_ssize_t field):
+        if not 0 <= field < self._width:
+            raise IndexError(field)
         cdef value_t *values = <value_t *>PyByteArray_AS_STRING(self._values)
         cdef Py_ssize_t width = self._width, place
         cdef int64_t total = 0
@@ -144,7 +146,7 @@ cdef class Survey:
     def part(self, places):
         cdef event_t *events = <event_t *>PyByteArray_AS_STRING(self._events)
         cdef list chosen = [place for place in places]
-        cdef Py_ssize_t place, total = 5
+        cdef Py_ssize_t place, total = 5  # for the head
         for place in chosen:
             if not 0 <= place < self._count:
                 raise IndexError(place)
@@ -194,7 +196,7 @@ cdef Py_ssize_t count_of(const uint8_t[::1] pack) except -1:
         pack.shape[0] == 0
         or take(&pack[0], &pack[0] + pack.shape[0], &token) == NULL
         or token.kind != ARRAY
-        or token.word > <uint64_t>pack.shape[0]
+        or token.word * (PARTS + 1) > <uint64_t>pack.shape[0]
     ):
         raise msgspec.DecodeError("this is no pack")
     return <Py_ssize_t>token.word
