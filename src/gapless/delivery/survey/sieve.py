@@ -93,6 +93,15 @@ class _Gate:
         return _Verdict(may, does)
 
 
+class _Conjunction(NamedTuple):
+    """What has to hold together."""
+
+    gates: list[tuple[int, _Gate]]
+    """Each with the place of its attribute among the names."""
+    is_all: bool
+    """Whether nothing else has to hold."""
+
+
 class Sieve:
     """Judges by one filter."""
 
@@ -100,28 +109,30 @@ class Sieve:
         names = sorted(wanted.attributes)
         self.names: tuple[str, ...] = tuple(names) if len(names) <= _NAMES_MAX else ()
         """What a survey must have noted."""
-        fields = {name: place for place, name in enumerate(self.names)}
         self._conjunctions = [
-            (
-                [(fields[name], _Gate(allowed)) for name, allowed in one.constraints if fields],
-                len(names) > len(self.names) or bool(one.residuals),
+            _Conjunction(
+                [
+                    (self.names.index(name), _Gate(allowed))
+                    for name, allowed in one.constraints
+                    if name in self.names
+                ],
+                is_all=len(self.names) == len(names) and not one.residuals,
             )
             for one in wanted.conjunctions
         ]
-        """By conjunction its gates, and whether these are not all that it asks."""
 
     def left(self, survey: Survey) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """Return the places of those that may match, and which of these do."""
         columns = [_values_of(survey, NAMED + place) for place in range(len(self.names))]
         any_may, any_does = np.zeros((2, len(survey)), np.bool_)
-        for gates, asks_more in self._conjunctions:
+        for gates, is_all in self._conjunctions:
             may, does = np.ones((2, len(survey)), np.bool_)
             for field, gate in gates:
                 verdict = gate.judge(columns[field])
                 may &= verdict.may
                 does &= verdict.does
             any_may |= may
-            if not asks_more:
+            if is_all:
                 any_does |= does
         places = np.flatnonzero(any_may)
         return places, any_does[places]
