@@ -7,7 +7,8 @@ SHELL := /bin/bash
 VENV := .venv
 PYTHON_BIN := $(VENV)/bin/python
 READY := $(VENV)/.ready
-KERNEL_SOURCES := $(foreach kind,pyx pxi h,$(wildcard src/gapless/content/matching/*.$(kind)))
+KERNELS := src/gapless/content/matching src/gapless/delivery/survey
+KERNEL_SOURCES := $(foreach kind,pyx pxi h,$(wildcard $(KERNELS:%=%/*.$(kind))))
 
 WORKERS ?= 2
 CASES ?= 200000
@@ -89,5 +90,5 @@ lock: ## Write requirements.lock anew from pyproject.toml
 .PHONY: clean
 clean: ## Remove the environment, builds and caches
 	@rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-	    .coverage .coverage.* htmlcov src/gapless/content/matching/_kernel*.so
+	    .coverage .coverage.* htmlcov $(KERNELS:%=%/_*.so)
 	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -106,8 +106,8 @@ BANNED_CALLS: dict[str, str] = {
 
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
     # What a deterministic package may import that is neither ours nor Python's.
-    # msgspec gives small frozen structs; numpy gives the matching index its columns, and lets a commit
-    # fill in many ticks at once.
+    # msgspec gives small frozen structs; numpy gives the matching index and surveys their columns, and
+    # lets a commit fill in many ticks at once.
     "core": ("msgspec",),
     "content": ("msgspec", "numpy"),
     "messages": ("msgspec",),

@@ -36,6 +36,7 @@ from pyspark.sql.datasource import (
 )
 
 from gapless.content.filter import Filter
+from gapless.delivery.packing import pack
 from gapless.messages.streams import Publication
 from gapless.spark.batches import Batches
 from gapless.spark.columns import Column, Kind
@@ -126,7 +127,7 @@ def _order(value: Any) -> Any:
 
 def row_of(attributes: dict[str, Any]) -> dict[str, Any]:
     publication = Publication(1, "p", 1, attributes, b"")
-    (batch,) = Batches(COLUMNS).of("quotes", [[publication]])
+    (batch,) = Batches(COLUMNS).of("quotes", [[pack([publication])]])
     assert isinstance(batch, pa.RecordBatch)
     return dict(batch.to_pylist()[0])
 

@@ -9,7 +9,8 @@ is an event. Three kinds of processes take part:
   is read, and cuts that into ranges (:mod:`.planning`, :mod:`.splitting`). A range is a partition: one
   pubend, two ticks, and the addresses of the broker that holds the log.
 - **Executors** read one range each, over a connection of their own, straight from that broker
-  (:mod:`.reading`), and make Arrow batches of what comes (:mod:`.batches`).
+  (:mod:`.reading`), and make Arrow batches of what comes (:mod:`.batches`): events stay packed as the
+  log has them until they are columns.
 - **Brokers** evaluate the filter: the option ``filter`` and, for a batch query that asks for it, what Spark
   pushes down (:mod:`.pushing`). What does not match is never sent.
 
