@@ -96,7 +96,7 @@ class Inbox:
         self._earliest: set[PubendId] = set()
         """Streams that go on with the oldest that the log has: what it has lost is no gap."""
         self._acked: dict[PubendId, Tick] = {}
-        self._arrived: asyncio.Future[None] | None = None
+        self._waiters: set[asyncio.Future[None]] = set()
 
     # --- the beginning and the end -------------------------------------------------------------
 
@@ -137,17 +137,20 @@ class Inbox:
             raise self.error
 
     def _wake(self) -> None:
-        if self._arrived is not None and not self._arrived.done():
-            self._arrived.set_result(None)
-        self._arrived = None
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def arrival(self) -> None:
         """Wait until something has come, or it is over."""
         if self.link is None:
             raise ClosedError("open the subscription with 'async with' first")
-        if self._arrived is None:
-            self._arrived = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._arrived)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
 
     # --- what the broker is told ---------------------------------------------------------------
 

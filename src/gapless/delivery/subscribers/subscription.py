@@ -157,7 +157,7 @@ class Subscription:
                 self.credit -= 1
             self._deliver(runs)
         for strand in self.strands.values():
-            if strand.state in {State.CATCHING, State.JOINING}:
+            if strand.reads_log:
                 strand.catch_up.pump()
         if self.order is Order.TOTAL:
             self._watch_merge()
@@ -180,7 +180,8 @@ class Subscription:
             share = min(self.credit, max(1, self.credit // (len(ring) + 1)))
             if self._drain_strand(strand, share, runs, FOREVER):
                 self._turn += 1
-                ring.append(strand)
+                if strand.buffer:
+                    ring.append(strand)
 
     def _drain_strand(self, strand: Strand, most: int, runs: Runs, up_to: Tick) -> bool:
         """Send so many events of a strand, or a loss; return whether there was anything."""
