@@ -361,6 +361,18 @@ def test_a_gap_ends_a_session_over_relays_too() -> None:
     assert route(world, "c", "a") == ("b",), "a new one is found"
 
 
+def test_what_still_comes_over_a_session_that_has_ended_changes_nothing() -> None:
+    world = around()
+    c = world.nodes["c"]
+    session = c.sessions._peers["a"].relayed
+    assert session is not None
+    assert session.theirs is not None
+    session.end()
+    c.sessions.arrived(session.route, Packet(session.theirs, session.mine, 99, (NOTE,)))
+    assert c.heard == []
+    assert c.context.marks["packet of another session"] == 1
+
+
 def test_an_end_that_was_restarted_is_greeted_anew_over_the_relay() -> None:
     world = around()
     world.cut("a", "c")
