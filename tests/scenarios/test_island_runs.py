@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from gapless.broker.sources import Sources
 from gapless.core.ids import BrokerId, PubendId
 from gapless.delivery.feed import is_leaf_number
 from gapless.messages.overlay import Packet, Relayed
 from gapless.messages.streams import Attach, Attached, Frame, Nack, Silence
+from gapless.sim.plants import patched
 from tests.scenarios.brokers import World, of
 
 P = PubendId("P")
@@ -267,6 +269,46 @@ def test_with_three_brokers_a_way_over_two_relays_is_found() -> None:
     world.run(s=2)
     assert (x.events, z.events) == (["e1"], ["e1"])
     assert len(world["c"].sessions.route("n2")) >= 1
+
+
+class LostBelow:
+    """p - a - n - c, δ = 1, no relays: c has lost n, which is well otherwise, and is fed by a.
+
+    So n cannot tell a what c wants, and a has no reason to ask beyond n.
+    """
+
+    def __init__(self) -> None:
+        self.world = world = World("p-a-n-c", delta=1, relay_hops_max=0)
+        self.ann = world.publisher("p")
+        self.x = world.subscriber("c", "x", "kind = 1")
+        world.run(s=2)
+        world.cut("n", "c")
+        world.run(s=3)
+        assert world["c"].router.feeder(P) == "a"
+        self.new = world.subscriber("c", "new", "kind = 2")
+        world.run(s=5)
+        self.started = bool(self.new.starts)
+        since = world.now
+        for kind in (1, 2, 3):
+            self.ann.publish(f"e{kind}", kind=kind)
+        world.run(s=1)
+        frames = world.sent_over(Frame, "a", "c", since)
+        self.came = [each.payload for frame in frames for each in frame.piece.publications]
+
+
+def test_who_is_fed_past_a_cell_that_it_has_lost_is_asked_what_it_wants() -> None:
+    # R20: "every receiver attached with kind cell is a source for its direction"
+    story = LostBelow()
+    assert story.started
+    assert story.came == [b"e1", b"e2"], "it is filtered for"
+    assert (story.x.events, story.new.events) == (["e1"], ["e2"])
+
+
+def test_if_receivers_were_no_sources_it_could_not_start() -> None:
+    with patched(Sources, "set_fed", lambda *_, **__: None):
+        story = LostBelow()
+    assert not story.started
+    assert (story.x.events, story.new.events) == (["e1"], []), "what had started goes on"
 
 
 def test_acknowledgements_travel_over_relays_too() -> None:
