@@ -247,10 +247,27 @@ DETOURS: Final = (
         "what a peer says over relays is dropped while the own end of the link looks alive (R2)",
         ((Sessions, "brought", _stays_on_its_way),),
     ),
-    Plant("receivers are no sources", "R20", ((Sources, "set_fed", _nothing),)),
-    Plant("first branch", "R20", ((Sources, "_of", _first_branch),)),
-    Plant("broken hop not told", "R3", ((Sessions, "end_relayed", _nothing),)),
 )
 """Each is to be caught within 1,000 seeds."""
 
-ONLY_DIRECTED: Final[dict[str, str]] = {}
+ONLY_DIRECTED: Final[dict[str, str]] = {
+    "receivers are no sources": (
+        "tests/scenarios/test_island_runs.py::test_if_receivers_were_no_sources_it_could_not_start"
+    ),
+    "one branch is asked, but receivers are sources": (
+        "tests/broker/test_sources.py::"
+        "test_in_place_of_a_cell_that_is_down_each_cell_beyond_it_is_asked"
+    ),
+    "a broken hop is not told": (
+        "tests/overlay/test_relays.py::"
+        "test_a_relay_that_has_lost_its_next_hop_says_so_and_the_session_ends_at_once"
+    ),
+    "probes go in circles": (
+        "tests/overlay/test_relays.py::test_a_probe_that_went_in_a_circle_or_names_another_way_ends"
+    ),
+    "ranks inside of a class are forgotten": (
+        "tests/scenarios/test_bundle_runs.py::"
+        "test_without_ranks_inside_of_a_class_load_does_not_return"
+    ),
+}
+"""Rules without which a run still converges, only later or at a greater cost, and who shows them."""
