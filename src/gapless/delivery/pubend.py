@@ -392,7 +392,7 @@ class Pubend(StreamEnd):
                 announcement_version=version,
                 formerly=formerly,
             )
-            self.early_hosts.widened()
+            self.early_hosts.widened(self._context.now)
             then()
             self._follow_announcement()
             self._advertised = Filter(properties.advertisement)
