@@ -20,7 +20,8 @@ LONGEST_S = 600.0
 FAULTY = ("lost", "duplicates", "out_of_order", "spurious", "gaps")
 
 KINDS = {
-    *("crash", "freeze", "one-way cut", "cut link", "lost cell", "island", "2 cells in a row"),
+    *("crash", "freeze", "one-way cut", "cut link", "flapping link"),
+    *("lost cell", "island", "2 cells in a row"),
 }
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from gapless.cli.main import EXIT_REFUSED, EXIT_WRONG_INPUT, main
+from gapless.cli.showing import _tree
+from gapless.messages.operating import CellState, TopologyShown
 from gapless.testing import SyncOverlay
 from tests.cli.overlays import Overlay, event, events, gapless, overlay, running, until
 
@@ -92,6 +96,16 @@ def test_partitions_are_listed(brokers: Overlay, capsys: Captured) -> None:
     assert shown(capsys, "partitions", "--to", brokers.url()) == []
     assert main(["partitions", "--to", brokers.url()]) == 0
     assert "no partitions" in capsys.readouterr().out
+
+
+def test_a_session_over_relays_is_drawn_with_the_brokers_it_goes_over() -> None:
+    cells = (
+        CellState("c1", 0, ("b1a", "b1b"), ("b1a", "b1b"), ("c2",)),
+        CellState("c2", 1, ("b2a", "b2b"), ("b2a",), ("c1",), (("b2a", ("b1b",)),)),
+    )
+    drawn = Console(width=100, file=io.StringIO(), record=True)
+    drawn.print(_tree(TopologyShown(1, "b1a", "c1", 1, cells), [*cells]))
+    assert "c2  b2a (over b1b)  b2b (not heard)" in drawn.export_text()
 
 
 CELLS = """

@@ -40,6 +40,8 @@ class Fault(NamedTuple):
     """From whom to whom nothing gets through."""
     hold_s: float
     """How long it lasts at least."""
+    flap_s: float = 0.0
+    """How often what is cut heals and is cut again meanwhile, if it does."""
 
 
 class _Draw:
@@ -56,6 +58,10 @@ class _Draw:
     def hold_s(self) -> float:
         """Longer than it takes to be suspected, mostly."""
         return round(self._random.uniform(1.0, 5.0), 1)
+
+    def flap_s(self) -> float:
+        """Around the time in which a session that hears nothing dies."""
+        return round(self._random.uniform(0.3, 2.5), 1)
 
     def neighbours(self) -> tuple[BrokerId, BrokerId]:
         """Return two brokers of cells with an edge between them."""
@@ -110,6 +116,12 @@ def _cut(draw: _Draw) -> Fault:
     return Fault("cut link", text, Harm.NOTHING, (), cuts, draw.hold_s())
 
 
+def _flap(draw: _Draw) -> Fault:
+    fault, flap_s = _cut(draw), draw.flap_s()
+    text = f"{fault.text}, on and off every {flap_s} s"
+    return fault._replace(kind="flapping link", text=text, hold_s=5 * flap_s, flap_s=flap_s)
+
+
 def _cell(draw: _Draw) -> Fault:
     return draw.lost("lost cell", draw.row(1), draw.harm())
 
@@ -122,7 +134,7 @@ _Kind: TypeAlias = Callable[[_Draw], Fault]
 
 
 def _kinds(overlay: Overlay) -> list[_Kind]:
-    kinds: list[_Kind] = [_crash, _freeze, _one_way, _cut]
+    kinds: list[_Kind] = [_crash, _freeze, _one_way, _cut, _flap]
     if len(overlay.topology.cells) < 2:
         return kinds[:2]
     if overlay.delta >= 1:

@@ -16,12 +16,7 @@ from typing import Final
 import msgspec
 
 from gapless.chaos.faults import Fault, Harm, draw_faults
-from gapless.chaos.flow import (
-    FailOver,
-    Flow,
-    Stream,
-    tabulate,
-)
+from gapless.chaos.flow import FailOver, Flow, Stream, tabulate
 from gapless.chaos.namespaces import Namespaces
 from gapless.chaos.networks import Network, NetworkKind
 from gapless.chaos.parts import cast_for
@@ -125,14 +120,9 @@ class _Run:
     async def play(self, records: dict[str, RecordFile], directory: Path) -> None:
         """Let everybody publish and subscribe while things fail, until all that is owed has come."""
         options, end = self.options, asyncio.Event()
+        urls = {part.name: self.supervisor[part.brokers[0]].url for part in self.cast.feeds}
         feeds = [
-            Feed(
-                part,
-                self.supervisor[part.brokers[0]].url,
-                options.rate,
-                options.seed,
-                self.tally,
-            )
+            Feed(part, urls[part.name], options.rate, options.seed, self.tally)
             for part in self.cast.feeds
         ]
         async with asyncio.TaskGroup() as watching:
@@ -172,13 +162,19 @@ class _Run:
         self.screen.say(text, style="bold red")
         wanted = streams_with_a_way(self.overlay, self.cast, self._present(), faults)
         hold = asyncio.create_task(asyncio.sleep(max(fault.hold_s for fault in faults)))
+        flaps: list[asyncio.Task[None]] = []
+        over = asyncio.Event()
         try:
             for fault in faults:
                 await self._harm(fault)
+                if fault.flap_s:
+                    flaps.append(asyncio.create_task(self._flap(fault, over)))
             self.flow.begin()
             during = await self._await_flow(wanted, f"during: {text}")
             await hold
         finally:
+            over.set()
+            await asyncio.gather(*flaps)
             self.flow.begin()
             for fault in faults:
                 await self._heal(fault)
@@ -220,6 +216,14 @@ class _Run:
                 self.tally.kills += 1
             elif fault.harm is Harm.FREEZE:
                 self._signal(victim, signal.SIGSTOP)
+
+    async def _flap(self, fault: Fault, over: asyncio.Event) -> None:
+        """Heal what is cut and cut it again until it is over; leave it cut, as it was found."""
+        while not over.is_set():
+            await asyncio.sleep(fault.flap_s)
+            await self.network.heal(fault.cuts)
+            await asyncio.sleep(fault.flap_s)
+            await self.network.cut(fault.cuts)
 
     async def _heal(self, fault: Fault) -> None:
         await self.network.heal(fault.cuts)
@@ -294,13 +298,12 @@ def perform_and_show(
         if verdict is None:
             return EXIT_INTERRUPTED
         is_kept |= not verdict.clean
+        verdict.kept = str(directory) if is_kept else None
         if as_json:
             text = msgspec.json.format(msgspec.json.encode(verdict), indent=2).decode()
             sys.stdout.write(text + "\n")
         else:
             show_verdict(console, verdict, tally)
-            if is_kept:
-                console.print(f"records and logs of the brokers are in {directory}", soft_wrap=True)
         return 0 if verdict.clean else EXIT_UNCLEAN
     finally:
         if not is_kept:

@@ -41,6 +41,8 @@ class Verdict(msgspec.Struct, kw_only=True):
     restarts: int
     audit: Audit
     clean: bool
+    kept: str | None = None
+    """Where records and logs of the brokers are, if they are kept."""
 
 
 def show_verdict(console: Console, verdict: Verdict, tally: Tally) -> None:
@@ -56,6 +58,8 @@ def show_verdict(console: Console, verdict: Verdict, tally: Tally) -> None:
     seed = f"seed {verdict.options.seed}"
     word, style = ("clean", "bold green") if verdict.clean else ("NOT CLEAN", "bold red")
     console.print(Text(f"verdict of {seed}: {word}", style))
+    if verdict.kept is not None:
+        console.print(f"records and logs of the brokers are in {verdict.kept}", soft_wrap=True)
 
 
 def _fail_over(rows: list[FailOverRow]) -> Table:
