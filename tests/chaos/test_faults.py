@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from gapless.chaos.faults import Fault, Harm, draw_faults
+from gapless.chaos.faults import Fault, Harm, count_kinds, draw_faults
 from gapless.chaos.flow import FailOver, FailOverRow, Stream, tabulate
 from gapless.chaos.parts import cast_for, longest_way
 from gapless.chaos.ways import connected_parts, streams_with_a_way
@@ -42,7 +42,8 @@ def test_a_seed_draws_the_same_faults_again_and_every_kind_in_a_round(
     for fault in (each for faults in first for each in faults):
         assert brokers >= set(fault.victims)
         assert brokers >= {broker for link in fault.cuts for broker in link}
-    kinds = {faults[0].kind for faults in first}
+    kinds = {faults[0].kind for faults in first[: count_kinds(overlay)]}
+    assert len(kinds) == count_kinds(overlay)
     assert {"crash", "freeze"} <= kinds
     assert ("one-way cut" in kinds) == (len(overlay.topology.cells) > 1)
     assert ("2 cells in a row" in kinds) == (delta == 2 and len(overlay.topology.cells) > 1)

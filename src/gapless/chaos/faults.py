@@ -16,7 +16,7 @@ from gapless.chaos.parts import longest_way
 from gapless.core.ids import BrokerId, CellId
 from gapless.runtime.overlays import Overlay
 
-__all__ = ["Fault", "Harm", "draw_faults"]
+__all__ = ["Fault", "Harm", "count_kinds", "draw_faults"]
 
 
 class Harm(Enum):
@@ -145,6 +145,11 @@ def _kinds(overlay: Overlay) -> list[_Kind]:
             lambda draw: draw.lost(f"{delta} cells in a row", draw.row(delta), draw.harm())
         )
     return kinds
+
+
+def count_kinds(overlay: Overlay) -> int:
+    """Return after how many faults every kind has come once."""
+    return len(_kinds(overlay))
 
 
 def draw_faults(overlay: Overlay, random: Random) -> Iterator[tuple[Fault, ...]]:

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from gapless.chaos.faults import Fault, Harm, draw_faults
+from gapless.chaos.faults import Fault, Harm, count_kinds, draw_faults
 from gapless.chaos.flow import FailOver, Flow, Stream, tabulate
 from gapless.chaos.namespaces import Namespaces
 from gapless.chaos.networks import Network, NetworkKind
@@ -145,12 +145,13 @@ class _Run:
     # --- faults --------------------------------------------------------------------------------
 
     async def _harm_all(self) -> None:
-        """Make one fault after the other until time is up; none is left half healed."""
+        """Make one fault after the other until time is up, and every kind of them once in any case."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + self.options.minutes * 60
         random = Random(self.options.seed)  # noqa: S311  # a seed gives the same faults again
-        for faults in draw_faults(self.overlay, random):
-            if loop.time() >= limit:
+        least = count_kinds(self.overlay)
+        for number, faults in enumerate(draw_faults(self.overlay, random)):
+            if number >= least and loop.time() >= limit:
                 return
             await self._endure(faults)
             await asyncio.sleep(random.uniform(0, 2 * REST_S))

@@ -20,7 +20,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What can be chosen."""
 
     minutes: float = 1.0
-    """How long faults are made; starting, the last events and stopping come on top."""
+    """How long faults are made, and each kind once in any case; starting, the last events and stopping
+    come on top."""
     topology: str = "line:5x2"
     delta: int = 2
     seed: int = 1

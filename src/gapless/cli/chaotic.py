@@ -19,7 +19,9 @@ __all__ = ["chaos"]
 def chaos(
     context: typer.Context,
     *,
-    minutes: Annotated[float, typer.Option(min=0.05, help="How long things fail.")] = 1.0,
+    minutes: Annotated[
+        float, typer.Option(min=0.05, help="How long things fail; each in turn, and once at least.")
+    ] = 1.0,
     topology: Annotated[
         str, typer.Option(metavar="TREE", help="line:5x2, star:5x2, tree:2x3x2 or a .toml file.")
     ] = "line:5x2",
