@@ -23,6 +23,7 @@ from gapless.chaos.parts import cast_for
 from gapless.chaos.proxies import Proxies
 from gapless.chaos.verdict import Options, Verdict, show_verdict
 from gapless.chaos.ways import streams_with_a_way
+from gapless.client import connect
 from gapless.core.ids import BrokerId
 from gapless.demo.audit import audit_files
 from gapless.demo.players import Feed, Tally, Watcher
@@ -37,7 +38,7 @@ from gapless.demo.runs import (
 from gapless.demo.screen import Screen, make_console
 from gapless.demo.workload import TESTS, Cast
 from gapless.runtime.overlays import Overlay, overlay_of
-from gapless.runtime.supervisor import Happening, Stage, Supervisor
+from gapless.runtime.supervisor import BrokerProcess, Happening, Stage, Supervisor
 
 __all__ = ["EXIT_INTERRUPTED", "EXIT_UNCLEAN", "perform", "perform_and_show"]
 
@@ -114,6 +115,16 @@ class _Run:
     def _happened(self, happening: Happening) -> None:
         if happening.stage is Stage.READY and self.supervisor[happening.broker].restarts:
             self.tally.restarts += 1
+
+    async def left_partitions(self) -> list[str]:
+        """Return what brokers still list as cut off, when all has been healed for a while."""
+        loop = asyncio.get_running_loop()
+        limit = loop.time() + PATIENCE_S
+        while True:
+            found = [line for each in self.supervisor.brokers for line in await _listed(each)]
+            if not found or loop.time() >= limit:
+                return found
+            await asyncio.sleep(1.0)
 
     # --- clients -------------------------------------------------------------------------------
 
@@ -241,6 +252,12 @@ class _Run:
                 os.kill(pid, number)
 
 
+async def _listed(broker: BrokerProcess) -> list[str]:
+    """Return the partitions that a broker lists."""
+    async with connect(broker.url) as session:
+        return [f"{broker.name} lists {each}" for each in await session.partitions()]
+
+
 def _streams(cast: Cast) -> list[Stream]:
     return [
         Stream(part.name, pubend) for part in cast.watchers for pubend in sorted(part.wish.pubends)
@@ -261,6 +278,7 @@ async def perform(
             show = asyncio.create_task(keep_showing(screen, run.supervisor))
             try:
                 await run.play(records, directory)
+                listed = await run.left_partitions()
             finally:
                 show.cancel()
     finally:
@@ -273,10 +291,11 @@ async def perform(
         faults=run.faults,
         fail_over=tabulate(run.fail_overs),
         stuck=run.stuck,
+        listed=listed,
         kills=tally.kills,
         restarts=tally.restarts,
         audit=audit,
-        clean=audit.is_clean and not run.stuck,
+        clean=audit.is_clean and not run.stuck and not listed,
     )
 
 

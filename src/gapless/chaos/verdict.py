@@ -38,6 +38,8 @@ class Verdict(msgspec.Struct, kw_only=True):
     fail_over: list[FailOverRow]
     stuck: list[str]
     """Streams that had a way and did not flow."""
+    listed: list[str]
+    """Partitions that brokers list though all is healed."""
     kills: int
     restarts: int
     audit: Audit
@@ -56,6 +58,8 @@ def show_verdict(console: Console, verdict: Verdict, tally: Tally) -> None:
         console.print(Text(f"  {each}", style="red"))
     if verdict.stuck:
         console.print(Text("STUCK: what had a way did not flow", "bold red"))
+    for each in verdict.listed:
+        console.print(Text(f"  {each}, though all is healed", style="red"))
     seed = f"seed {verdict.options.seed}"
     word, style = ("clean", "bold green") if verdict.clean else ("NOT CLEAN", "bold red")
     console.print(Text(f"verdict of {seed}: {word}", style))
