@@ -14,6 +14,9 @@ WORKERS ?= 2
 CASES ?= 200000
 SEEDS ?= 5000
 START ?= 0
+MINUTES ?= 60
+SEED ?= 1
+CHAOS ?=
 TESTS ?=
 DEMO ?=
 
@@ -32,6 +35,10 @@ setup: $(READY) ## Make ./.venv with everything that is needed
 .PHONY: demo
 demo: $(READY) ## Run brokers under traffic, kill some of them, audit every delivery (a minute)
 	@$(VENV)/bin/gapless demo --spark $(DEMO)
+
+.PHONY: chaos
+chaos: $(READY) ## Kill, freeze and cut off brokers under traffic, then audit (MINUTES=60, SEED=1, CHAOS=options)
+	@$(VENV)/bin/gapless chaos --minutes $(MINUTES) --seed $(SEED) $(CHAOS)
 
 .PHONY: tour
 tour: $(READY) ## Show filters, their algebra and the matching index

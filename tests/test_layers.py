@@ -35,6 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("wire", "storage", "runtime", "sim"),
     ("client", "gateway"),
     ("demo",),
+    ("chaos",),
     ("console", "cli", "spark", "testing"),
 )
 

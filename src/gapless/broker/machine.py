@@ -301,8 +301,7 @@ class Broker:
             self.context.tell(client, Refused(request.request, damage))
             return
         if isinstance(request, ListPartitions):
-            entries = tuple(self.partitions.table())
-            self.context.tell(client, PartitionTable(request.request, entries))
+            self.context.tell(client, self._list_partitions(request))
             return
         rooms = (
             self.pubends,
@@ -315,6 +314,15 @@ class Broker:
         if not any(room.asked(client, request) for room in rooms):
             number = getattr(request, "request", 0)
             self.context.tell(client, Refused(number, f"{type(request).__name__} is no request"))
+
+    def _list_partitions(self, call: ListPartitions) -> PartitionTable:
+        dated = self.partitions.dated()
+        clock_less_now = self.context.clock - self.context.now
+        return PartitionTable(
+            call.request,
+            tuple(partition for partition, _ in dated),
+            tuple(since + clock_less_now for _, since in dated),
+        )
 
     def _damage_of(self, request: Any) -> str | None:
         """Say why a durable subscription cannot go on: to make it anew would write over it (P8)."""

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from pathlib import Path
+from random import Random
 from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import uuid4
@@ -32,6 +33,7 @@ from gapless.content.filter import Filter
 from gapless.core.errors import (
     ClosedError,
     ConnectionLostError,
+    DeadlineError,
     ElsewhereError,
     GaplessError,
     UsageError,
@@ -257,35 +259,52 @@ class Session:
         self._check_open()
         if self.has_one_address:
             return self.main, await self.main.call(request, deadline)
+        home = ""
         try:
             async with asyncio.timeout(deadline):
                 link = await self._pinned()
                 try:
                     return link, await link.call(request, deadline)
                 except ElsewhereError as error:
+                    home = error.broker
                     link = await self._find(error)
                     return link, await link.call(request, deadline)
         except TimeoutError:
+            if home and home not in self._homes:
+                raise DeadlineError(
+                    f"{type(request).__name__} was not done within {deadline:g} s: "
+                    f"the broker {home} has it, and cannot be reached"
+                ) from None
             raise self.main.late(type(request).__name__, deadline, sent=False) from None
 
     async def _find(self, elsewhere: ElsewhereError) -> Link:
-        """Return a link to the broker that a refusal names, if one of the addresses is its."""
+        """Return a link to the broker that a refusal names, if one of the addresses is its.
+
+        While some address does not answer it may be that one's: it is waited for.
+        """
         found = self._homes.get(elsewhere.broker)
         if found is not None:
             return found
-        for address in self._addresses:
-            link = Link((address,), self._options, self._numbers)
-            link.start()
-            try:
-                async with asyncio.timeout(1.0):
-                    welcome = await link.up()
-            except (TimeoutError, GaplessError):
-                continue
-            finally:
-                await link.close(ClosedError("a look at who is there"))
-            if welcome.broker == elsewhere.broker:
-                return self._home(elsewhere.broker, address)
-        raise elsewhere
+        waits = self._options.backoff.waits(Random(self._options.seed))  # noqa: S311
+        while True:
+            names = [await self._name_at(address) for address in self._addresses]
+            if elsewhere.broker in names:
+                return self._home(elsewhere.broker, self._addresses[names.index(elsewhere.broker)])
+            if None not in names:
+                raise elsewhere
+            await asyncio.sleep(next(waits))
+
+    async def _name_at(self, address: Address) -> str | None:
+        """Return which broker is at an address; None if none greets soon."""
+        link = Link((address,), self._options, self._numbers)
+        link.start()
+        try:
+            async with asyncio.timeout(1.0):
+                return (await link.up()).broker
+        except (TimeoutError, GaplessError):
+            return None
+        finally:
+            await link.close(ClosedError("a look at who is there"))
 
     # --- publishing and subscribing --------------------------------------------------------------
 

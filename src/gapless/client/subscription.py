@@ -32,6 +32,7 @@ from gapless.core.errors import (
     RefusedError,
     UsageError,
 )
+from gapless.core.ids import PubendId
 from gapless.messages.clients import (
     Begin,
     BeginKind,
@@ -42,6 +43,7 @@ from gapless.messages.clients import (
     Unsubscribe,
     Unsubscribed,
 )
+from gapless.messages.operating import ShowSubscription, SubscriptionShown
 
 if TYPE_CHECKING:
     from gapless.client.session import Session
@@ -176,6 +178,26 @@ class Subscription:
         is damaged there.
         """
         return self._inbox.waiting
+
+    async def ask_waiting(self, *, deadline: float | Unset | None = _NO_DEADLINE) -> dict[str, str]:
+        """Ask the broker of which pubends nothing can come now, and why.
+
+        Beside what ``waiting`` tells, these are streams that had begun and are cut off: no broker on
+        the way to their pubend can be reached. Nothing of them is lost; they go on when it can.
+        """
+        link, seconds = self._opened(), chosen(deadline, self._settings.deadline)
+        found: dict[str, str] = {}
+        after: PubendId | None = None
+        while True:
+            call = ShowSubscription(0, self.name, after)
+            answer = await link.call(call, seconds, changes=False)
+            shown = Link.expect(answer, SubscriptionShown).entry
+            for strand in shown.strands:
+                after = strand.pubend
+                if strand.waiting is not None:
+                    found[str(after)] = strand.waiting
+            if not (shown.strands and shown.strands_left_out):
+                return found
 
     def _opened(self) -> Link:
         self._inbox.check()

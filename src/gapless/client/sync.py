@@ -461,6 +461,10 @@ class SyncSubscription:
         """Pubends of which nothing can come now, and why."""
         return dict(self._subscription.waiting)
 
+    def ask_waiting(self, *, deadline: float | Unset | None = _UNSET) -> dict[str, str]:
+        """Ask the broker of which pubends nothing can come now, and why; also those cut off."""
+        return self._portal.run(self._subscription.ask_waiting(deadline=deadline))
+
     @property
     def filter(self) -> Filter:
         """The filter that governs in the end."""

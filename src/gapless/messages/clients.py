@@ -381,6 +381,8 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     request: int
     entries: tuple[Partition, ...]
+    since: tuple[int, ...] = ()
+    """When this broker found or heard of each, by its wall clock, in microseconds."""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
