@@ -56,9 +56,11 @@ class Guides:
             block = block.replace(f'"{name}', f'"{self._directory / name}')
         return block.replace("tree:2x3", TOPOLOGY).replace("range(2000)", "(9, 10)")
 
-    def end_queries(self) -> None:
+    def end_queries(self, count: int) -> None:
         """Let running queries do what there is to do, and stop them."""
-        for query in self._spark.streams.active:
+        active = self._spark.streams.active
+        assert len(active) == count, "a query has ended by itself: Spark has logged why"
+        for query in active:
             query.processAllAvailable()
             query.stop()
 
@@ -85,7 +87,7 @@ def test_the_programs_of_the_guide_read_and_write_streams(
     spark: SparkSession, guides: Guides, tmp_path: Path
 ) -> None:
     names = guides.run("docs/spark.md")
-    guides.end_queries()
+    guides.end_queries(2)
     assert spark.read.parquet(str(tmp_path / "ibm")).select("price").count() == 30
     written = {"servers": names["target"]["servers"], "pubends": "trades"}
     assert spark.read.format("gapless").options(**written).load().count() == 119
