@@ -27,7 +27,7 @@ def world(seed: int, **changes: float) -> World:
 
 def core(seed: int, **changes: float) -> tuple[World, Core]:
     made = world(seed, **changes)
-    return made, Core(made, Random(seed), whole=True)  # noqa: S311
+    return made, Core(made, Random(seed), whole=True)
 
 
 def ends(pair: Pair) -> tuple[str, str]:
