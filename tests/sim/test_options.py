@@ -43,7 +43,10 @@ def test_everything_that_may_differ_does() -> None:
     assert {options.shape for options in DRAWN} == set(SHAPES)
     assert {options.network for options in DRAWN} == set(NetworkKind)
     assert {options.cells for options in DRAWN} >= {1, 2, 3, 8, 15}
-    assert {options.delta for options in DRAWN} == {0, 1, 2, 3}
+    assert {options.delta for options in DRAWN} == {0, 1, 2, 3, 4}
+    assert {options.brokers_per_cell for options in DRAWN} == {1, 2, 3}
+    assert any(options.inner_losses for options in DRAWN)
+    assert any(options.inner_cuts for options in DRAWN)
     assert {kind for options in DRAWN for kind in options.rates} == {
         *FAULT_KINDS,
         *RARE_FAULT_KINDS,
@@ -52,10 +55,13 @@ def test_everything_that_may_differ_does() -> None:
 
 
 def test_most_seeds_are_as_they_were_drawn_and_the_others_have_one_situation() -> None:
-    ordinary = sum(
-        draw_ordinary(options.seed) == options.with_(together=False) for options in DRAWN
-    )
-    assert 0.6 < ordinary / len(DRAWN) < 0.8
+    redundancy = ("cells", "brokers_per_cell", "delta", "inner_losses", "inner_cuts")
+    count = 0
+    for options in DRAWN:
+        ordinary = draw_ordinary(options.seed)
+        own = {name: getattr(ordinary, name) for name in redundancy}
+        count += ordinary == options.with_(together=False, **own)
+    assert 0.6 < count / len(DRAWN) < 0.8
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
