@@ -51,6 +51,7 @@ from gapless.messages.clients import (
     RetireHost,
     Subscribe,
 )
+from gapless.messages.mobility import Superseded
 from gapless.messages.overlay import Announce, PartitionInfo, Quality, Retire, TableState
 from gapless.messages.records import (
     JoinRecord,
@@ -78,6 +79,7 @@ from gapless.messages.streams import (
     Unfed,
     Unreadable,
 )
+from gapless.mobility import Homes
 from gapless.overlay.announcements import Announcements
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.partitions import Partitions
@@ -223,6 +225,7 @@ class Broker:
         self.operators = Operators(self.host, self.calls)
         self.readers = Readers(self)
         self.inspection = Inspection(self)
+        self.homes = Homes(context, self.sessions, self.calls)
         for record in records:
             if isinstance(record, SubscriptionRecord):
                 self.calls.linger(restore(self.host, record))
@@ -370,6 +373,7 @@ class Broker:
         """A session has begun (R2)."""
         self.announcements.session_opened(peer, cell)
         self.retirements.session_opened(peer)
+        self.homes.session_opened(peer)
         self.partitions.session_opened(peer, cell)
         self.tables.session_opened(peer, cell)
         self.reports.session_opened(peer)
@@ -439,6 +443,8 @@ class Broker:
             case Retire(broker, cell, _):
                 if self.retirements.received(peer, message):
                     self._keep_nothing_for(ShbId(broker, cell))
+            case Superseded():
+                self.homes.received(peer, message)
             case PartitionInfo():
                 self.partitions.received(peer, message)
             case _:

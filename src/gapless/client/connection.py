@@ -59,7 +59,6 @@ class Connection(asyncio.Protocol):
         self.fell_silent = False
         """Whether it was given up because the broker said nothing any more."""
         self._timer: asyncio.TimerHandle | None = None
-        self._frames: list[bytearray] = []
 
     # --- the transport -------------------------------------------------------------------------
 
@@ -145,26 +144,19 @@ class Connection(asyncio.Protocol):
     # --- sending and ending ----------------------------------------------------------------------
 
     def send(self, request: Any) -> None:
-        """Send a request, with all others of this turn of the loop in one write."""
-        frame = CLIENT_REQUESTS.encode(request)
-        if self._over:
-            return
-        if not self._frames:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._frames.append(frame)
+        """Send a request."""
+        self._write(CLIENT_REQUESTS.encode(request))
 
-    def _flush(self) -> None:
-        frames, self._frames = self._frames, []
-        if frames and self._transport is not None:
+    def _write(self, frame: bytearray) -> None:
+        if not self._over and self._transport is not None:
             self._spoke = True
-            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+            self._transport.write(frame)
 
     def close(self, farewell: Farewell, reason: str) -> None:
         """Say why and end; what was sent before still goes out."""
         if self._over:
             return
-        self._frames.append(encode_greeting(Goodbye(farewell, reason[:1_000])))
-        self._flush()
+        self._write(encode_greeting(Goodbye(farewell, reason[:1_000])))
         self._end(reason)
         if self._transport is not None:
             self._transport.close()
@@ -179,7 +171,6 @@ class Connection(asyncio.Protocol):
         if self._over:
             return
         self._over = True
-        self._frames.clear()
         if self._timer is not None:
             self._timer.cancel()
         self._owner.closed(self, reason, farewell)

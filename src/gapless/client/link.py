@@ -122,6 +122,7 @@ class Link:
         numbers: Numbers,
         *,
         broker: str | None = None,
+        flee_after: float = 0.0,
     ) -> None:
         self.numbers = numbers
         self.welcome: Welcome | None = None
@@ -135,6 +136,9 @@ class Link:
         self._addresses = addresses
         self._options = options
         self._broker = broker
+        self._flee_after = flee_after
+        """For so many seconds after a loss only the address is tried that answered last."""
+        self._lost_at = 0.0
         self._random = Random(options.seed)  # noqa: S311  # for waits, not for secrets
         self._connection: Connection | None = None
         self._asked: dict[int, Callable[[Any], None]] = {}
@@ -155,7 +159,9 @@ class Link:
     def start(self) -> None:
         """Begin to connect."""
         assert self._task is None
-        self._task = asyncio.get_running_loop().create_task(self._keep())
+        loop = asyncio.get_running_loop()
+        self._lost_at = loop.time()
+        self._task = loop.create_task(self._keep())
 
     async def close(self, error: GaplessError) -> None:
         """End; who still waits gets the error."""
@@ -228,11 +234,14 @@ class Link:
         return False
 
     def _in_order(self) -> list[Address]:
-        """Return the address that answered last, then the others.
+        """Return the address that answered last, then, unless that is to be waited for, the others.
 
         One that fell silent comes last. A process that died refuses at once, but one that hangs, or
         is cut off, still costs the whole patience for a greeting, while another broker would do.
         """
+        lost_for = asyncio.get_running_loop().time() - self._lost_at
+        if self.address is not None and lost_for < self._flee_after:
+            return [self.address]
         known = self._addresses if self.address is None else (self.address, *self._addresses)
         return sorted(dict.fromkeys(known), key=lambda address: address == self._silent)
 
@@ -298,6 +307,8 @@ class Link:
         self._silent = self._dialled if connection.fell_silent else None
         self.trouble = f"{self._dialled}: {reason}"
         was_up, self.welcome = self.welcome is not None, None
+        if was_up:
+            self._lost_at = asyncio.get_running_loop().time()
         self._stop_waiting()
         if was_up:
             for user in [*self._users]:

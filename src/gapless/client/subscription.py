@@ -3,8 +3,8 @@
 Here is what a program calls. What the broker is asked for over every connection, and what has come, is
 in the :mod:`.inbox`.
 
-A durable subscription is also kept by its broker, which is why it stays at that broker; one that is
-not durable goes on wherever the session connects.
+A durable subscription is also kept by its broker, and stays there as long as that can be hoped for; one
+that is not durable goes on wherever the session connects.
 """
 
 from __future__ import annotations
@@ -249,29 +249,35 @@ class Subscription:
         """
         if most is not None and most < 1:
             raise UsageError(f"a batch has at least one event; {most} cannot be the most")
+        most = self._prefetch.bound if most is None else most
         seconds = chosen(deadline, self._settings.deadline)
-        inbox, prefetch = self._inbox, self._prefetch
         if self._auto:
             self._note_done()
         try:
+            if seconds is None:
+                return await self._batch(most)
             async with asyncio.timeout(seconds):
-                while True:
-                    found = prefetch.pop_many(prefetch.bound if most is None else most)
-                    if found:
-                        inbox.give_credit()
-                        return found
-                    if prefetch.queue:
-                        lost = prefetch.pop()
-                        assert isinstance(lost, Lost)
-                        self._meet(lost)
-                    elif inbox.error is not None:
-                        self._stop(inbox.error)
-                    else:
-                        await inbox.arrival()
+                return await self._batch(most)
         except TimeoutError:
             raise DeadlineError(f"no event came within {seconds:g} s") from None
         except StopAsyncIteration:
             return []
+
+    async def _batch(self, most: int) -> list[Event]:
+        inbox, prefetch = self._inbox, self._prefetch
+        while True:
+            found = prefetch.pop_many(most)
+            if found:
+                inbox.give_credit()
+                return found
+            if prefetch.queue:
+                lost = prefetch.pop()
+                assert isinstance(lost, Lost)
+                self._meet(lost)
+            elif inbox.error is not None:
+                self._stop(inbox.error)
+            else:
+                await inbox.arrival()
 
     async def batches(self, most: int | None = None) -> AsyncIterator[list[Event]]:
         """Give all events that are there, again and again, as lists of at most so many."""
