@@ -93,7 +93,8 @@ def test_metrics_tell_what_is_cut_and_what_goes_around_it() -> None:
                 await far.subscribe("all", "TRUE")
                 assert await told(node) == [0, 0, 0, 0, 0]
                 await brokers["b2"].kill()
-                while await told(node) != [2, 1, 1, 0, 0]:  # noqa: ASYNC110  # b1 misses b2, too
+                # b1 misses b2, too; and b2 may have said in its last moment that it missed b1
+                while await told(node) not in ([2, 1, 1, 0, 0], [3, 1, 1, 0, 0]):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 found = await samples(node)
                 assert (found["gapless_peers_reached"], found["gapless_peers_wanted"]) == (1, 2)
