@@ -35,6 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("wire", "storage", "runtime", "sim"),
     ("client", "gateway"),
     ("demo",),
+    ("lab",),
     ("console", "cli", "spark", "testing"),
 )
 

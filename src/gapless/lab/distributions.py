@@ -46,7 +46,9 @@ def counts_of(row: Mapping[str, Plain]) -> dict[int, int]:
 
 def share_within(counts: Mapping[int, int], most: int) -> float:
     """Return which share is no more than a value, in percent."""
-    return 100 * sum(count for value, count in counts.items() if value <= most) / sum(counts.values())
+    return (
+        100 * sum(count for value, count in counts.items() if value <= most) / sum(counts.values())
+    )
 
 
 def below(counts: Mapping[int, int]) -> list[tuple[float, float]]:

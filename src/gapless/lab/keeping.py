@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from gapless import __version__
 from gapless.lab.drawing import draw
 from gapless.lab.experiment import Chart
 from gapless.lab.points import Outcome, Point, Row
@@ -34,8 +33,9 @@ class Kept(msgspec.Struct, frozen=True):
 class Shelf:
     """Where the results of one experiment are."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, version: str) -> None:
         self.directory = directory
+        self._version = version
         self._points = directory / POINTS
 
     def clear(self) -> None:
@@ -44,7 +44,7 @@ class Shelf:
 
     def finished(self) -> dict[str, Kept]:
         """Return what is there, by point; the line that a crash cut off does not count."""
-        return {key_of(kept.point): kept for kept in self._lines() if kept.version == __version__}
+        return {key_of(kept.point): kept for kept in self._lines() if kept.version == self._version}
 
     def _lines(self) -> Iterator[Kept]:
         if not self._points.exists():
@@ -57,7 +57,7 @@ class Shelf:
 
     def keep(self, outcome: Outcome) -> Kept:
         """Write down a finished point."""
-        kept = Kept(__version__, outcome.point, outcome.row, round(outcome.seconds, 3))
+        kept = Kept(self._version, outcome.point, outcome.row, round(outcome.seconds, 3))
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._points.open("ab") as file:
             file.write(msgspec.json.encode(kept) + b"\n")

@@ -31,7 +31,9 @@ def tables(rows: Sequence[Row]) -> list[Table]:
     heads = ("fan-out", "of", "δ", "least", "median", "mean", "p90", "p99", "most")
     return [
         Table(
-            "brokers in a neighbourhood", heads, [tuple(row[name] for name in shown) for row in rows]
+            "brokers in a neighbourhood",
+            heads,
+            [tuple(row[name] for name in shown) for row in rows],
         )
     ]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gapless.lab.experiment import PAPERS, Chart, Comparison, Experiment, Table
-from gapless.lab.points import Plain, Row
+from gapless.lab.points import Plain, Point, Row
 
 __all__ = ["Report", "cell", "csv_of", "markdown", "report_of"]
 
@@ -27,12 +27,14 @@ class Report(msgspec.Struct, frozen=True):
     """Of so many points there is a result; the others failed or were not run."""
     seconds: float
     """What the measurements took, added up."""
+    axes: dict[str, list[Plain]]
+    """At which values it was measured."""
     comparisons: list[Comparison]
     tables: list[Table]
 
 
 def report_of(
-    experiment: Experiment, rows: Sequence[Row], *, points: int, seconds: float
+    experiment: Experiment, rows: Sequence[Row], points: Sequence[Point], *, seconds: float
 ) -> tuple[Report, list[Chart]]:
     """Make the report and the charts of some rows, perhaps of few of all points."""
     comparisons = experiment.compare(rows) if rows else []
@@ -44,9 +46,10 @@ def report_of(
         figure=experiment.figure,
         title=experiment.title,
         about=experiment.about,
-        points=points,
+        points=len(points),
         done=len(rows),
         seconds=round(seconds, 1),
+        axes={name: list(dict.fromkeys(point[name] for point in points)) for name in points[0]},
         comparisons=comparisons,
         tables=tables,
     )
@@ -70,6 +73,16 @@ def cell(value: Plain) -> str:
             return f"{int(value):,}"
         return f"{value:,.2f}" if abs(value) >= 1 else f"{value:.3g}"
     return value
+
+
+def axes_line(report: Report) -> str:
+    """Return at which values it was measured, in a line."""
+    shown = []
+    for name, values in report.axes.items():
+        if name != "experiment":
+            listed = [cell(value) for value in values]
+            shown.append(f"{name} {', '.join(listed)}")
+    return "; ".join(shown)
 
 
 def verdict(comparison: Comparison) -> str:
@@ -100,6 +113,7 @@ def markdown(report: Report, picture: str | None = None) -> str:
     for table in report.tables:
         shown = [tuple(cell(value) for value in row) for row in table.rows]
         parts += [f"## {table.title}", _table(table.heads, shown)]
+    parts.append(f"Measured at: {axes_line(report)}.")
     made = f"Made by `gapless lab run {report.name}`"
     parts.append(f"{made}: {report.done:,} points, {report.seconds:,.0f} s of measuring.")
     return "\n\n".join(parts) + "\n"

@@ -40,7 +40,7 @@ class Run:
         self.experiment = experiment
         self.points = points
         self.failures: list[Failure] = []
-        self._shelf = shelf
+        self.shelf = shelf
         self._finished = shelf.finished()
 
     @property
@@ -48,13 +48,15 @@ class Run:
         """The points that have no result yet."""
         return [point for point in self.points if key_of(point) not in self._finished]
 
-    def go(self, spread: Spread = one_by_one, watch: Callable[[Outcome], None] | None = None) -> None:
+    def go(
+        self, spread: Spread = one_by_one, watch: Callable[[Outcome], None] | None = None
+    ) -> None:
         """Measure what is missing; each result is kept as soon as it is there."""
         for outcome in spread(self.missing):
             if outcome.error:
                 self.failures.append(Failure(outcome.point, outcome.error, outcome.traceback))
             else:
-                self._finished[key_of(outcome.point)] = self._shelf.keep(outcome)
+                self._finished[key_of(outcome.point)] = self.shelf.keep(outcome)
             if watch is not None:
                 watch(outcome)
 
@@ -68,4 +70,4 @@ class Run:
         """Say what has come so far."""
         kept = (self._finished.get(key_of(point)) for point in self.points)
         seconds = sum(each.seconds for each in kept if each is not None)
-        return report_of(self.experiment, self.rows, points=len(self.points), seconds=seconds)
+        return report_of(self.experiment, self.rows, self.points, seconds=seconds)

@@ -206,7 +206,9 @@ class Testbed:
         if self.world.violations:
             raise BrokenPromiseError(str(self.world.violations[0]))
 
-    def wait(self, done: Callable[[], bool], what: str, *, seconds: float, step: float = 0.5) -> float:
+    def wait(
+        self, done: Callable[[], bool], what: str, *, seconds: float, step: float = 0.5
+    ) -> float:
         """Let time pass until something is so; return how many seconds it took."""
         begun = self.world.now
         while not done():

@@ -12,7 +12,7 @@ have failed.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
 import numpy as np
@@ -60,7 +60,7 @@ def draw_failures(brokers: int, failed: int, runs: int, seed: int) -> Failures:
     return ranks < failed
 
 
-def active(around: Neighbourhood, failed: Set[CellId]) -> list[CellId]:
+def active(around: Neighbourhood, failed: AbstractSet[CellId]) -> list[CellId]:
     """Return the cells with which a broker has active sessions.
 
     A session is active if it is established and none is with a broker in between (PT II): of every
@@ -69,7 +69,8 @@ def active(around: Neighbourhood, failed: Set[CellId]) -> list[CellId]:
     return [
         cell.name
         for cell in around.cells[1:]
-        if cell.name not in failed and failed.issuperset(around.path(cell.name)[:-1])
+        if cell.name not in failed
+        and all(between in failed for between in around.path(cell.name)[:-1])
     ]
 
 
@@ -106,10 +107,11 @@ def _meeting(
     across = np.zeros_like(alive)
     for row in range(delta):
         across += one[row] * other[: delta - row].sum(axis=0)
-    return np.where(dead, across, alive)
+    met: NDArray[np.int64] = np.where(dead, across, alive)
+    return met
 
 
-def longest_row(children: int, one: int, other: int, failed: Set[int]) -> int:
+def longest_row(children: int, one: int, other: int, failed: AbstractSet[int]) -> int:
     """Return how many brokers in a row have failed on the path between two, at most.
 
     >>> longest_row(2, 3, 6, {1, 0})
