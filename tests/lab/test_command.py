@@ -40,6 +40,11 @@ def test_list_names_every_experiment_with_its_paper_and_figure(
     assert found[3]["axes"]["delta"] == [0, 1, 2, 3, 4]
 
 
+def test_the_guide_tells_of_every_experiment() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "lab.md").read_text()
+    assert [name for name in EXPERIMENTS if f"### `{name}`" not in page] == []
+
+
 def test_run_prints_and_keeps_a_table_a_page_and_a_plot(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

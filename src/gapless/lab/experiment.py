@@ -10,14 +10,28 @@ import msgspec
 from gapless.core.errors import UsageError
 from gapless.lab.points import Function, Plain, Point, Row, grid
 
-__all__ = ["PAPERS", "Axes", "Chart", "Comparison", "Experiment", "Line", "Table", "number"]
+__all__ = [
+    "PAPERS",
+    "Axes",
+    "Chart",
+    "Comparison",
+    "Experiment",
+    "Line",
+    "Table",
+    "grouped",
+    "mean",
+    "number",
+    "text",
+    "whole",
+]
 
 Axes: TypeAlias = Mapping[str, Sequence[Plain]]
 
 PAPERS: dict[str, str] = {
     "GD": "Bhola et al., Exactly-once Delivery in a Content-based Publish-Subscribe System",
     "PT": "Kazemzadeh and Jacobsen, Partition-Tolerant Distributed Publish/Subscribe Systems",
-    "VT": "Zhao, Control Information in Content-based Publish/Subscribe",
+    "VT": "Zhao, Distribution of Route-Impacting Control Information in a Publish/Subscribe System "
+    "with Delivery Guarantees",
     "ours": "no paper: a measurement of our own",
 }
 """The short names of the papers."""

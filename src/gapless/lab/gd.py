@@ -22,7 +22,7 @@ from gapless.lab.testbed import Listener, Testbed
 from gapless.lab.watching import Asking, Feeds, NackWatch
 from gapless.overlay.neighbourhood import Topology
 
-__all__ = ["Course", "Stage", "charts_of", "course_of", "tables_of"]
+__all__ = ["STALL_MS", "Course", "Stage", "charts_of", "course_of", "spread", "tables_of"]
 
 STALL_MS = 2_500
 """How long a failure goes unseen."""
@@ -147,6 +147,7 @@ class Course(msgspec.Struct, frozen=True):
         late = [sent for sent, latency in self.latencies if latency > 10 * self.usual_ms]
         return max((sent for sent in late if sent > -100), default=0.0)
 
+    @property
     def first_nack_ms(self) -> float | None:
         """When the first nack was sent."""
         return self.nacks[0][0] if self.nacks else None
@@ -163,7 +164,7 @@ class Course(msgspec.Struct, frozen=True):
             f"{name}_worst_ms": self.worst_ms,
             f"{name}_back_ms": self.back_ms,
             f"{name}_nacks": len(self.nacks),
-            f"{name}_first_nack_ms": self.first_nack_ms(),
+            f"{name}_first_nack_ms": self.first_nack_ms,
             f"{name}_range_ms": self.range_ms,
             f"{name}_course": msgspec.json.encode(self).decode(),
         }

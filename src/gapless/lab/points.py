@@ -16,7 +16,17 @@ import msgspec
 
 from gapless.core.errors import UsageError, shortened
 
-__all__ = ["Function", "Outcome", "Plain", "Point", "Row", "checked", "grid", "parse_axis"]
+__all__ = [
+    "Function",
+    "Outcome",
+    "Plain",
+    "Point",
+    "Row",
+    "checked",
+    "grid",
+    "parse_axis",
+    "run_point",
+]
 
 Plain: TypeAlias = str | int | float | bool | None
 Point: TypeAlias = dict[str, Plain]

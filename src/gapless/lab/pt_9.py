@@ -121,9 +121,9 @@ ABOUT = """
 Some of all brokers fail at random, and the share of pairs of brokers that no longer reach each other is
 counted: both alive, and more than δ failed ones in a row on the path between them. As in the paper this
 is a simulation of a graph, by our rules of bypass, and a number is the mean of some runs (the paper has
-1,000 brokers and 100 runs); the failures of a run are the same for every δ and fan-out. Which trees: see
-`lab/trees.py`. The paper does not say whether pairs with a failed broker count; here they do not, as
-nobody is there to be served.
+1,000 brokers and 100 runs). The brokers that fail in a run are the same for every δ and fan-out, and
+fail too where more do. Which trees: see `lab/trees.py`. The paper does not say whether pairs with a
+failed broker count; here they do not, as nobody is there to be served.
 """
 
 EXPERIMENT = Experiment(

@@ -11,7 +11,16 @@ import msgspec
 from gapless.lab.experiment import PAPERS, Chart, Comparison, Experiment, Table
 from gapless.lab.points import Plain, Point, Row
 
-__all__ = ["Report", "cell", "csv_of", "markdown", "report_of"]
+__all__ = [
+    "COMPARED",
+    "Report",
+    "axes_line",
+    "cell",
+    "compared_rows",
+    "csv_of",
+    "markdown",
+    "report_of",
+]
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -77,12 +86,11 @@ def cell(value: Plain) -> str:
 
 def axes_line(report: Report) -> str:
     """Return at which values it was measured, in a line."""
-    shown = []
-    for name, values in report.axes.items():
-        if name != "experiment":
-            listed = [cell(value) for value in values]
-            shown.append(f"{name} {', '.join(listed)}")
-    return "; ".join(shown)
+    return "; ".join(
+        f"{name} {', '.join(map(cell, values))}"
+        for name, values in report.axes.items()
+        if name != "experiment"
+    )
 
 
 def verdict(comparison: Comparison) -> str:

@@ -48,14 +48,14 @@ def width(fan_out: int, *, children: bool = False) -> int:
 
 
 @lru_cache(maxsize=4)
-def neighbourhoods(tree_: Topology, reach: int) -> tuple[Neighbourhood, ...]:
+def neighbourhoods(whole: Topology, reach: int) -> tuple[Neighbourhood, ...]:
     """Return what every broker knows of the tree."""
-    return tuple(tree_.neighbourhood(cell.name, reach) for cell in tree_.cells)
+    return tuple(whole.neighbourhood(cell.name, reach) for cell in whole.cells)
 
 
 def draw_failures(brokers: int, failed: int, runs: int, seed: int) -> Failures:
-    """Choose which brokers fail in each run, all alike."""
-    random = np.random.default_rng((seed, brokers, failed))
+    """Choose which brokers fail in each run, all alike; with more failures the same fail, and others."""
+    random = np.random.default_rng((seed, brokers))
     ranks = random.random((runs, brokers)).argsort(axis=1)
     return ranks < failed
 
