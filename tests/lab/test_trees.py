@@ -95,4 +95,4 @@ def test_a_distribution_is_kept_in_a_flat_row() -> None:
     assert (row["least"], row["median"], row["most"], row["mean"]) == (1, 1, 10, 3.5)
     assert counts_of(row) == {1: 2, 2: 1, 10: 1}
     assert share_within(counts_of(row), 2) == 75
-    assert below(counts_of(row)) == [(1, 50), (2, 75), (10, 100)]
+    assert below(counts_of(row)) == [(1, 0), (1, 50), (2, 75), (10, 100)]

@@ -52,8 +52,8 @@ def share_within(counts: Mapping[int, int], most: int) -> float:
 
 
 def below(counts: Mapping[int, int]) -> list[tuple[float, float]]:
-    """Return the share of brokers, in percent, up to each value: what a chart of a distribution shows."""
-    dots, seen, total = [], 0, sum(counts.values())
+    """Return the share that is no more than each value, in percent, from nothing on: for a chart."""
+    dots, seen, total = [(float(min(counts)), 0.0)], 0, sum(counts.values())
     for value in sorted(counts):
         seen += counts[value]
         dots.append((float(value), 100 * seen / total))

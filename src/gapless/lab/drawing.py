@@ -45,7 +45,8 @@ def draw(charts: Sequence[Chart], target: Path) -> bool:
 def _draw(axes: Any, chart: Chart) -> None:
     for line in chart.lines:
         along, above = zip(*line.dots, strict=True) if line.dots else ((), ())
-        axes.plot(along, above, line.style, label=line.label, markersize=4)
+        course = "steps-post" if line.steps else "default"
+        axes.plot(along, above, line.style, label=line.label, markersize=4, drawstyle=course)
     for label, level in chart.levels:
         axes.axhline(level, color=_PAPER, linestyle="--", linewidth=1, label=label)
     for label, moment in chart.moments:

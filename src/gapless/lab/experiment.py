@@ -68,6 +68,8 @@ class Line(msgspec.Struct, frozen=True):
     dots: list[tuple[float, float]]
     style: str = "-o"
     """As matplotlib writes it."""
+    steps: bool = False
+    """Whether a value holds until the next one, as in a distribution."""
 
 
 class Chart(msgspec.Struct, frozen=True):

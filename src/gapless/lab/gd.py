@@ -202,7 +202,11 @@ def tables_of(names: Sequence[str]) -> Callable[[Sequence[Row]], list[Table]]:
 
 
 def charts_of(
-    names: Sequence[str], *, stalled_s: float = 0.0
+    names: Sequence[str],
+    *,
+    stalled_s: float = 0.0,
+    latency_said: tuple[tuple[str, float], ...] = (),
+    nacked_said: tuple[tuple[str, float], ...] = (),
 ) -> Callable[[Sequence[Row]], list[Chart]]:
     """Return what makes the charts of the first run: latency over the time of sending, and nacks."""
 
@@ -216,13 +220,18 @@ def charts_of(
                 "sent, ms after the failure",
                 "latency, ms",
                 [Line(name, each.latencies, ".") for name, each in courses.items()],
+                levels=latency_said,
                 moments=moments,
             ),
             Chart(
                 "nacks",
                 "sent, ms after the failure",
                 "nacked so far, ms",
-                [Line(name, [(0.0, 0.0), *each.nacks], "-o") for name, each in courses.items()],
+                [
+                    Line(name, [(0.0, 0.0), *each.nacks], "-o", steps=True)
+                    for name, each in courses.items()
+                ],
+                levels=nacked_said,
                 moments=moments[:2],
             ),
         ]

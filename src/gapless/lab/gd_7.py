@@ -101,7 +101,7 @@ EXPERIMENT = Experiment(
     quick={"down_s": (8,), "run": (0,)},
     measure=measure,
     tables=tables_of(("s1", "s2")),
-    charts=charts_of(("s1", "s2")),
+    charts=charts_of(("s1", "s2"), nacked_said=(("paper: about 5,500 ms", 5_500.0),)),
     compare=compare,
     about=ABOUT,
 )

@@ -38,6 +38,10 @@ def tables(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
+_SAID = {3: (("paper: all below", 100.0),), 7: (("paper: δ = 3, up to", 1_000.0),)}
+"""By fan-out what PT IX.C says of sizes."""
+
+
 def charts(rows: Sequence[Row]) -> list[Chart]:
     """Return a chart a fan-out; only of the reading that fits the paper's text."""
     fitting = [row for row in rows if row["counts_as"] == NEIGHBOURS]
@@ -47,9 +51,10 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
             "brokers in the neighbourhood",
             "brokers with no more, %",
             [
-                Line(f"δ = {row['delta']}", below({0: 0, **counts_of(row)}), "-")
+                Line(f"δ = {row['delta']}", below(counts_of(row)), "-", steps=True)
                 for row in of_fan_out
             ],
+            moments=_SAID.get(whole(of_fan_out[0], "fan_out"), ()),
             log_x=fan_out != 3,
         )
         for (fan_out,), of_fan_out in grouped(fitting, "fan_out").items()

@@ -74,7 +74,7 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
             "active sessions",
             "brokers with no more, %",
             [
-                Line(f"{row['failed']} failed", below({0: 0, **counts_of(row)}))
+                Line(f"{row['failed']} failed", below(counts_of(row)), "-", steps=True)
                 for row in of_fan_out
             ],
         )
