@@ -83,10 +83,10 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
 
 ABOUT = """
 The testbed of the paper's figure 3, with real broker machines in the simulator: p1 with four pubends of
-25 events a second, b1 and b2 between it and s1 and s2. The link b1-s1 fails, in the paper for 10 s. Shown are the
-pubends that s1 got from b1. The paper stalls the link for 2 to 3 s before it fails; here nobody is told
-of the failure, and the failure detector finds it after 2.5 s (see `lab/gd.py`). Our latencies without a
-failure are those of a simulated network and disk, not of machines.
+25 events a second, b1 and b2 between it and s1 and s2. The link b1-s1 fails, in the paper for 10 s. Shown
+are the pubends that s1 got from b1. The paper stalls the link for 2 to 3 s before it fails; here nobody
+is told of the failure, and the failure detector finds it after 2.5 s (see `lab/gd.py`). Our latencies
+without a failure are those of a simulated network and disk, not of machines.
 """
 
 EXPERIMENT = Experiment(

@@ -42,11 +42,12 @@ def measure(point: Point) -> Row:
 
 def compare(rows: Sequence[Row]) -> list[Comparison]:
     """Hold the sentences of GD 4.2 on this failure against what we found."""
-    alike = all(
-        abs(number(row, "s1_range_ms") - number(row, "s2_range_ms"))
-        <= 0.1 * number(row, "s1_range_ms")
+    apart = [
+        abs(number(row, "s1_range_ms") / number(row, "s2_range_ms") - 1)
         for row in rows
-    )
+        if row["s1_range_ms"] and row["s2_range_ms"]
+    ]
+    alike = sum(each <= 0.1 for each in apart)
     shares = [number(row, "consolidation") for row in rows if row["consolidation"] is not None]
     return [
         Comparison(
@@ -61,8 +62,8 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
         Comparison(
             "s1 and s2 ask for the same",
             "almost identical in number and range",
-            f"{spread(rows, 's1_range_ms')} and {spread(rows, 's2_range_ms')}",
-            alike,
+            f"the range within a tenth in {alike} of {len(rows)} runs",
+            2 * alike > len(rows),
         ),
         Comparison(
             "what b2 asks of p1, against s1 and s2 together",
@@ -86,10 +87,12 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
 
 
 ABOUT = """
-The testbed of `gd-6`. The broker b1 crashes and starts again, in the paper 30 s later. Shown are the pubends that
-went through it; which those are a hash decides. The paper stalls b1 for 2 to 3 s before it crashes it;
-here nobody is told of the crash, and the failure detector finds it after 2.5 s. The paper's second peak
-of latency, when b1 is back, is its compiler warming up, which a simulation does not have.
+The testbed of `gd-6`. The broker b1 crashes and starts again, in the paper 30 s later. Shown are the
+pubends that went through it; which those are a hash decides. The paper stalls b1 for 2 to 3 s before it
+crashes it; here nobody is told of the crash, and the failure detector finds it after 2.5 s. s1 and s2
+find it each for themselves, up to a heartbeat (0.5 s) apart, and what they lose differs by that. The
+paper's second peak of latency, when b1 is back, is its compiler warming up, which a simulation does not
+have; in some runs ours has a small one too, when feeds go back to b1.
 """
 
 EXPERIMENT = Experiment(

@@ -81,11 +81,11 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
 
 
 ABOUT = f"""
-The testbed of `gd-6`. For {STALLED_S:g} s p1 logs and acknowledges what is published and sends nothing, then it
-crashes, and starts again, in the paper 20 s later. Its publishers stand still meanwhile, as in the paper. Shown
-are all four pubends at s1. In the paper an AckExpected message tells the subscribers' brokers that they
-miss something. In ours they learn it sooner: who attaches to a feed is told from which tick on it is
-fed, and asks for what lies before.
+The testbed of `gd-6`. For {STALLED_S:g} s p1 logs and acknowledges what is published and sends nothing. Then
+it crashes, and starts again, in the paper 20 s later. Its publishers stand still meanwhile, as in the
+paper. Shown are all four pubends at s1. In the paper an AckExpected message tells the subscribers' brokers
+that they miss something. In ours they learn it sooner: who attaches to a feed is told from which tick on
+it is fed, and asks for what lies before.
 """
 
 EXPERIMENT = Experiment(
