@@ -53,7 +53,6 @@ PARAMETERS = {
     "dct_ms": 3_600_000,
     "heartbeat_ms": 500,
     "session_dead_ms": STALL_MS,
-    "nack_span_ms": 1_000,
 }
 
 

@@ -224,7 +224,7 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
             f"δ = {delta + 1} to {delta}: fewer deliveries",
             "by about 4 % (IX.B)",
             f"by {by_delta[delta + 1] - by_delta[delta]:.1f} %",
-            by_delta[delta + 1] >= by_delta[delta],
+            by_delta[delta + 1] > by_delta[delta],
         )
         for delta in (2, 1)
         if {delta, delta + 1} <= by_delta.keys()
