@@ -14,8 +14,8 @@ from gapless.cli.options import AsJson, settle
 from gapless.cli.output import console, counted, listing, plain, print_json, print_note
 
 if TYPE_CHECKING:
-    from gapless.lab.experiment import Axes, Experiment
-    from gapless.lab.points import Outcome, Point
+    from gapless.lab.experiment import Experiment
+    from gapless.lab.points import Point
     from gapless.lab.report import Report
     from gapless.lab.running import Run, Spread
 
@@ -100,12 +100,12 @@ def _run(
     settle(context, as_json=as_json)
     chosen = [find(name) for name in (EXPERIMENTS if names == ["all"] else names)]
     changed = dict(map(parse_axis, axes or ()))
-    made = [
-        _prepared(each, out, quick=quick, runs=runs, changed=changed, fresh=fresh)
-        for each in chosen
-    ]  # what is wrong with any of them is said before the first begins
+    # what is wrong with any of them is said before the first begins
+    wanted = [(each, each.points(quick=quick, runs=runs, changed=changed)) for each in chosen]
+    made = [_prepared(each, points, out, fresh=fresh) for each, points in wanted]
+    spread_out = spark and any(run.missing for run in made)
     reports: list[Report] = []
-    with _spread(master if spark else None) as spread:
+    with _spread(master if spread_out else None) as spread:
         for run in made:
             _go(run, spread, quiet=as_json)
             reports.append(_told(run, as_json=as_json))
@@ -114,19 +114,10 @@ def _run(
     raise typer.Exit(EXIT_FAILED if any(run.failures for run in made) else 0)
 
 
-def _prepared(
-    experiment: Experiment,
-    out: Path,
-    *,
-    quick: bool,
-    runs: int | None,
-    changed: Axes,
-    fresh: bool,
-) -> Run:
+def _prepared(experiment: Experiment, points: list[Point], out: Path, *, fresh: bool) -> Run:
     from gapless.lab.keeping import Shelf
     from gapless.lab.running import Run
 
-    points = experiment.points(quick=quick, runs=runs, changed=changed)
     shelf = Shelf(out / experiment.name, __version__)
     if fresh:
         shelf.clear()
@@ -166,13 +157,8 @@ def _go(run: Run, spread: Spread, *, quiet: bool) -> None:
     with Progress(*columns, console=screen, transient=True, disable=hidden) as progress:
         task = progress.add_task(run.experiment.name, total=total, completed=total - missing)
 
-        def watch(outcome: Outcome) -> None:
-            progress.advance(task)
-            if outcome.error:
-                progress.console.print(plain(f"{_shown(outcome.point)}: {outcome.error}"))
-
         try:
-            run.go(spread, watch)
+            run.go(spread, lambda _: progress.advance(task))
         except KeyboardInterrupt:
             progress.stop()
             finished = total - len(run.missing)
@@ -192,8 +178,8 @@ def _told(run: Run, *, as_json: bool) -> Report:
     written = run.shelf.write(report, charts)
     if not as_json:
         _show(report)
-        for failure in run.failures:
-            print_note(f"failed: {_shown(failure.point)}: {failure.error}")
+    for failure in run.failures:
+        print_note(f"failed: {_shown(failure.point)}: {failure.error}")
     for path in written:
         print_note(f"written: {path}")
     _tell_of_pictures(len(charts), written)
