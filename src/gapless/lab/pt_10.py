@@ -249,9 +249,9 @@ What differs from the paper: it had a publisher and a subscriber at every one of
 brokers have publishers and some have subscribers, drawn at random, so the share is an estimate over
 these pairs. Its fan-out is not told; ours is 3, the harder one of its other figures. Publishers sit at
 brokers that live. Times of heartbeats and refreshed feeds are long, as links tell of their end at once,
-and relays are off, as no link is cut between two that live. The window is 120 s in the paper; the line
-below says what it was here. A point of 500 brokers takes about a minute of processor time: `--grid brokers=…`, `--grid window_s=…`,
-`--runs` and `--spark` make it smaller or larger.
+and relays are off, as no link is cut between two that live. The paper measures for 120 s; the last lines
+say for how long this was. A point of 500 brokers takes about a minute: `--grid brokers=…`,
+`--grid window_s=…`, `--runs` and `--spark` make the whole smaller or larger.
 """
 
 EXPERIMENT = Experiment(
