@@ -7,12 +7,16 @@ SHELL := /bin/bash
 VENV := .venv
 PYTHON_BIN := $(VENV)/bin/python
 READY := $(VENV)/.ready
-KERNEL_SOURCES := $(foreach kind,pyx pxi h,$(wildcard src/gapless/content/matching/*.$(kind)))
+KERNELS := src/gapless/content/matching src/gapless/delivery/survey
+KERNEL_SOURCES := $(foreach kind,pyx pxi h,$(wildcard $(KERNELS:%=%/*.$(kind))))
 
 WORKERS ?= 2
 CASES ?= 200000
 SEEDS ?= 5000
 START ?= 0
+MINUTES ?= 60
+SEED ?= 1
+CHAOS ?=
 TESTS ?=
 LAB ?=
 DEMO ?=
@@ -33,9 +37,17 @@ setup: $(READY) ## Make ./.venv with everything that is needed
 demo: $(READY) ## Run brokers under traffic, kill some of them, audit every delivery (a minute)
 	@$(VENV)/bin/gapless demo --spark $(DEMO)
 
+.PHONY: chaos
+chaos: $(READY) ## Kill, freeze and cut off brokers under traffic, then audit (MINUTES=60, SEED=1, CHAOS=options)
+	@$(VENV)/bin/gapless chaos --minutes $(MINUTES) --seed $(SEED) $(CHAOS)
+
 .PHONY: tour
 tour: $(READY) ## Show filters, their algebra and the matching index
 	@$(PYTHON_BIN) examples/filters_and_matching.py
+
+.PHONY: spark-tour
+spark-tour: $(READY) ## Show streams as DataFrames, exactly-once writes, archive, backtest and audit
+	@$(PYTHON_BIN) examples/spark_tour.py
 
 .PHONY: test
 test: $(READY) ## Run all tests (TESTS=path picks some, WORKERS=n processes)
@@ -90,5 +102,5 @@ lock: ## Write requirements.lock anew from pyproject.toml
 .PHONY: clean
 clean: ## Remove the environment, builds and caches
 	@rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-	    .coverage .coverage.* htmlcov src/gapless/content/matching/_kernel*.so
+	    .coverage .coverage.* htmlcov $(KERNELS:%=%/_*.so)
 	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,6 +1,6 @@
-"""Builds the optional compiled kernel; everything else is in pyproject.toml.
+"""Builds the optional compiled kernels; everything else is in pyproject.toml.
 
-The kernel is a convenience, never a condition. Without Cython, a compiler or the Python headers
+A kernel is a convenience, never a condition. Without Cython, a compiler or the Python headers
 the install succeeds, one line says so, and the pure Python twin does the same work more slowly.
 ``GAPLESS_NO_KERNEL=1`` skips the build on purpose.
 """
@@ -13,9 +13,10 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-KERNEL = "gapless.content.matching._kernel"
-KERNEL_FOLDER = Path("src/gapless/content/matching")
-KERNEL_SOURCE = KERNEL_FOLDER / "_kernel.pyx"
+KERNELS = (
+    Path("src/gapless/content/matching/_kernel.pyx"),
+    Path("src/gapless/delivery/survey/_survey.pyx"),
+)
 
 
 def notice(reason: str) -> None:
@@ -24,7 +25,7 @@ def notice(reason: str) -> None:
 
 
 class BuildKernel(build_ext):  # type: ignore[misc]
-    """Builds the kernel if it can; a failure is a notice, not an error."""
+    """Builds the kernels if it can; a failure is a notice, not an error."""
 
     def build_extension(self, ext: Extension) -> None:
         """Build one extension, and let no failure of the tools stop the install."""
@@ -34,12 +35,26 @@ class BuildKernel(build_ext):  # type: ignore[misc]
             notice("the C compiler is missing or failed, its words are above")
 
 
+def kernel_extension(source: Path) -> Extension:
+    """Return what builds a kernel, with everything in its folder that it is made of."""
+    name = ".".join(source.with_suffix("").parts[1:])
+    return Extension(
+        name,
+        [str(source)],
+        include_dirs=[str(source.parent)],
+        depends=[str(part) for part in sorted(source.parent.glob("_*.[hp]*"))],
+        # No -march=native: a built package runs on every machine of its architecture.
+        extra_compile_args=["-O3"],
+        optional=True,
+    )
+
+
 def kernel_extensions() -> list[Extension]:
-    """The kernel as a list of one extension, or an empty list and a notice."""
+    """The kernels as extensions, or an empty list and a notice."""
     if os.environ.get("GAPLESS_NO_KERNEL", "") not in {"", "0"}:
         notice("GAPLESS_NO_KERNEL is set")
         return []
-    if not KERNEL_SOURCE.exists():
+    if not all(source.exists() for source in KERNELS):
         notice("its source is not part of this tree")
         return []
     try:
@@ -47,18 +62,9 @@ def kernel_extensions() -> list[Extension]:
     except ImportError:
         notice("Cython is not installed")
         return []
-    extension = Extension(
-        KERNEL,
-        [str(KERNEL_SOURCE)],
-        include_dirs=[str(KERNEL_FOLDER)],
-        depends=[str(part) for part in sorted(KERNEL_FOLDER.glob("_kernel*.[hp]*"))],
-        # No -march=native: a built package runs on every machine of its architecture.
-        extra_compile_args=["-O3"],
-        optional=True,
-    )
     try:
         built: list[Extension] = cythonize(  # type: ignore[no-untyped-call]
-            [extension],
+            [kernel_extension(source) for source in KERNELS],
             language_level=3,
             build_dir="build/cython",
         )

@@ -18,30 +18,16 @@ from gapless.core.parameters import Parameters
 from gapless.runtime import config, overlays
 from gapless.runtime.metrics import Metrics
 from gapless.testing import Overlay, SyncOverlay
+from tests.guides import ROOT, blocks, with_brokers
 
-ROOT = Path(__file__).resolve().parent.parent
 RUN = ["README.md", "docs/tutorial.md", "docs/client.md"]
 OPERATIONS = (ROOT / "docs/operations.md").read_text()
 CLIENT = (ROOT / "docs/client.md").read_text()
 
-_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_URL = re.compile(r"gapless://127\.0\.0\.1:740(\d)")
-
-
-def blocks(page: str) -> list[tuple[int, str]]:
-    """The Python of a page, with the line at which each block begins."""
-    text = (ROOT / page).read_text()
-    return [
-        (text[: found.start(1)].count("\n"), found[1])
-        for found in _BLOCK.finditer(text)
-        if not found[1].startswith(">>>")
-    ]
-
 
 def prepared(block: str, overlay: SyncOverlay) -> str:
     """A block that speaks to the brokers of a test; the loop of the test runs already."""
-    block = _URL.sub(lambda found: overlay.url(f"b{int(found[1]) + 1}"), block)
-    return block.replace("asyncio.run(main())", "await main()")
+    return with_brokers(block, overlay).replace("asyncio.run(main())", "await main()")
 
 
 async def run_blocks(page: str, overlay: SyncOverlay) -> int:

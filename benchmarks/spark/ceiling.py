@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from gapless.content.values import Value
+from gapless.delivery.packing import pack
 from gapless.messages.streams import Publication
 from gapless.spark.batches import Batches
 from gapless.spark.source import GaplessSource, columns_of
@@ -52,7 +53,7 @@ class CeilingReader(DataSourceReader):
         """Give the batch."""
         del partition
         event = Publication(1_700_000_000_000_000, "desk", 1, {**EVENT}, b"x" * 250)
-        (batch,) = Batches(columns_of(self._schema)).of("quotes", [[event] * BATCH])
+        (batch,) = Batches(columns_of(self._schema)).of("quotes", [[pack([event] * BATCH)]])
         left = self._rows // self._parts
         while left > 0:
             yield batch.slice(0, min(left, BATCH))

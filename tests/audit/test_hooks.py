@@ -102,6 +102,34 @@ async def test_what_is_published_and_delivered_is_written_by_brokers_and_clients
 
 
 @story
+async def test_what_is_staged_is_written_down_as_published_when_it_is_committed(
+    tmp_path: Path,
+) -> None:
+    async with (
+        Overlay("line:2", audit=tmp_path) as overlay,
+        gapless.connect(overlay.url("b1"), audit=tmp_path) as session,
+    ):
+        parts = []
+        for partition in range(2):
+            stager = session.stager("quotes", writer="w", batch=1, partition=partition)
+            async with stager:
+                await stager.add({"n": n, "partition": partition} for n in range(1_500))
+                parts.append(await stager.finish())
+        await session.stager("quotes", writer="w", batch=1).open()  # and never committed
+        assert of(Published, [*read(tmp_path)], "broker") == []
+        await session.commit_staged(parts)
+        logged = [each async for each in session.read("quotes")]
+    published = of(Published, [*read(tmp_path)], "broker")
+    assert {(each.pubend.name, each.publisher) for each in published} == {("quotes", "w")}
+    assert [tick for each in published for tick in each.ticks] == [each.tick for each in logged]
+    attributes = [a for each in published for a in each.attributes or ()]
+    assert attributes == [dict(each.attributes) for each in logged]
+    firsts = [each.first for each in published]
+    assert firsts == [1, 1_001, 1_501, 2_501]
+    assert of(Stored, [*read(tmp_path)], "broker")[-1].tick == logged[-1].tick
+
+
+@story
 async def test_a_timeline_has_filters_from_start_to_end(tmp_path: Path) -> None:
     async with (
         Overlay(audit=tmp_path) as overlay,

@@ -50,6 +50,51 @@ def test_a_broker_says_who_it_is_and_whom_it_hears() -> None:
     assert peers["a"].life == world["a"].context.identity.life
 
 
+def test_sessions_over_relays_are_shown_with_the_brokers_they_go_over() -> None:
+    world = Desk("p-a-n", delta=1)
+    world.publisher("p")
+    world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    operator = Asker(world, "n", "operator")
+    assert operator.call(ShowBroker(1)).sessions_relayed == 0
+    world.cut("n", "p")
+    world.run(s=5)
+    cells = {each.cell: each for each in operator.call(ShowTopology(2)).cells}
+    assert cells["p"].reached == ("p",)
+    assert cells["p"].relayed == (("p", ("a",)),)
+    assert cells["a"].relayed == ()
+    assert operator.call(ShowBroker(3)).sessions_relayed == 1
+
+
+def test_streams_that_pass_a_cell_by_are_counted_and_their_feeder_is_named() -> None:
+    world = Desk("p-a-n", delta=1)
+    world.publisher("p")
+    world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    operator = Asker(world, "n", "operator")
+    assert operator.call(ShowBroker(1)).feeds_bypassing == 0
+    assert operator.call(ListPubends(2)).entries[0].feeder == "a"
+    world.crash("a")
+    world.run(s=5)
+    assert operator.call(ShowBroker(3)).feeds_bypassing == 1
+    assert operator.call(ListPubends(4)).entries[0].feeder == "p"
+
+
+def test_a_stream_that_had_begun_and_is_cut_off_waits_and_says_why() -> None:
+    world, operator = stage()
+    world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    (strand,) = operator.call(ShowSubscription(1, "x")).entry.strands
+    assert strand.waiting is None
+    for peer in ("a", "p"):
+        world.cut("n", peer)
+    world.run(s=5)
+    (strand,) = operator.call(ShowSubscription(2, "x")).entry.strands
+    assert strand.waiting is not None
+    assert strand.waiting.startswith("no broker on the way to this pubend can be reached now")
+    assert "n/1: cells a" in strand.waiting
+
+
 def test_a_broker_counts_its_subscriptions_and_names_peers_that_are_slow() -> None:
     world, operator = stage()
     world.subscriber("n", "x", "TRUE", durable=True).leave()

@@ -67,6 +67,16 @@ def test_clients_can_ask_for_the_partitions_that_a_broker_knows() -> None:
     assert client.call(ListPartitions(8)) == PartitionTable(8, ())
 
 
+def test_the_table_says_since_when_by_the_clock_of_the_broker() -> None:
+    desk = Desk("b1-b2-b3", "b2-b4", delta=1)
+    before = desk["b4"].context.clock
+    client = late_subscriber(desk)
+    desk.run(s=5)
+    answer = client.call(ListPartitions(7))
+    assert len(answer.since) == len(answer.entries) == 3
+    assert all(before <= since < desk["b4"].context.clock for since in answer.since)
+
+
 def test_no_rule_reads_the_table() -> None:
     # R12: with a table full of lies the late subscriber starts all the same when the cut heals
     desk = Desk("b1-b2-b3", "b2-b4", delta=1)

@@ -62,6 +62,107 @@ def test_only_who_can_be_reached_is_a_candidate() -> None:
     assert brokers(world["c"].routing) == []
 
 
+class Detours:
+    """p - m - n - c, with two brokers in m and in c: c1 loses links and what is left is ranked.
+
+    n is the next cell on the way of c1 to P, m is behind it, and then comes p.
+    """
+
+    def __init__(self, *cuts: tuple[str, str], **parameters: int) -> None:
+        cells = {"m": ["m1", "m2"], "n": ["n1", "n2"], "c": ["c1", "c2"]}
+        self.world = Desk("p-m-n-c", cells=cells, delta=2, **parameters)
+        self.world.publisher("p")
+        for cut in cuts:
+            self.world.cut(*cut)
+        self.world.run(s=4)
+        found = self.world["c1"].routing.candidates(P)
+        self.order = [each.broker for each in found]
+        self.relayed = [each.broker for each in found if each.relayed]
+        self.ranks = [each.rank for each in found]
+
+
+def by_load(*names: str) -> list[str]:
+    return rendezvous(P, [*names])
+
+
+def test_by_their_links_nearer_cells_come_first_and_load_is_shared_inside_of_a_cell() -> None:
+    # R7 (a) before (c)
+    detours = Detours()
+    assert detours.order == [*by_load("n1", "n2"), *by_load("m1", "m2"), "p"]
+    assert detours.relayed == []
+    assert detours.ranks == sorted(set(detours.ranks)), "no two are equally good"
+
+
+def test_over_a_peer_of_the_own_cell_the_next_cell_is_better_than_one_beyond_it() -> None:
+    # R7 (b) before (c): "sideways"
+    detours = Detours(("c1", "n1"), ("c1", "n2"), relay_hops_max=1)
+    routes = {detours.world["c1"].sessions.route(name) for name in ("n1", "n2")}
+    assert routes == {("c2",)}, "a probe asks the nearest first"
+    assert detours.order == [*by_load("n1", "n2"), *by_load("m1", "m2"), "p"]
+    assert detours.relayed == by_load("n1", "n2")
+
+
+def test_the_next_cell_over_other_relays_comes_after_all_links() -> None:
+    # R7 (d) last
+    cuts = [("c1", "n1"), ("c1", "n2"), ("c1", "c2")]
+    detours = Detours(*cuts, relay_hops_max=1)
+    assert detours.order == [*by_load("m1", "m2"), "p", *by_load("n1", "n2")]
+    assert detours.relayed == by_load("n1", "n2")
+
+
+def test_over_relays_nearer_cells_come_first_too() -> None:
+    cuts = [("c1", name) for name in ("n1", "n2", "m1", "m2", "p")]
+    detours = Detours(*cuts)
+    assert detours.order == [*by_load("n1", "n2"), *by_load("m1", "m2"), "p"]
+    assert detours.relayed == detours.order
+
+
+def test_of_a_cell_those_with_a_link_come_before_those_without() -> None:
+    # and both before the next cell, if the relay is a peer
+    first, second = by_load("n1", "n2")
+    detours = Detours(("c1", first), ("c2", first))
+    assert detours.order[0] == second
+    assert detours.order.index(first) > 0
+
+
+def test_a_leaf_prefers_the_routers_that_it_has_a_link_with() -> None:
+    world = Desk("p-b", cells={"b": ["b1", "b2", "b3"]})
+    world.publisher("p")
+    order = by_load("b1", "b2", "b3")
+    host = order[1]
+    assert [each.broker for each in world[host].routing.leaf_candidates(P)] == order
+    world.cut(host, order[0])
+    world.run(s=4)
+    assert world[host].sessions.is_open(order[0]), "over a relay"
+    found = world[host].routing.leaf_candidates(P)
+    assert [each.broker for each in sorted(found, key=lambda each: each.rank)] == [
+        order[1],
+        order[2],
+        order[0],
+    ]
+
+
+def test_load_moves_at_once_when_a_broker_dies_and_back_after_it_has_been_there_for_a_while() -> (
+    None
+):
+    # GD 3.1; R9: to a better one only after prefer_stable_ms
+    world = Desk("p-n-c", cells={"n": ["n1", "n2"]})
+    world.publisher("p")
+    world.subscriber("c", "x", "TRUE")
+    world.run(s=1)
+    first, second = by_load("n1", "n2")
+    router = world["c"].router
+    assert router.feeder(P) == first
+    world.crash(first)
+    world.run(ms=50)
+    assert router.feeder(P) == second
+    world.start(first)
+    world.run(ms=world.parameters.prefer_stable_ms - 100)
+    assert router.feeder(P) == second
+    world.run(ms=3 * world.parameters.attach_refresh_ms)
+    assert router.feeder(P) == first
+
+
 def test_nobody_feeds_a_pubend_that_is_not_known() -> None:
     assert brokers(home_and_away()["c"].routing, NOWHERE) == []
 

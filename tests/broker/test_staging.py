@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from gapless.messages.clients import Cause, OpenPubend, OpenPublisher, Publish, Published, Refused
@@ -15,6 +20,18 @@ from gapless.messages.staging import (
 )
 from tests.broker.desk import Desk, P, Q, reason
 from tests.broker.writers import Writer, commits, labels, logged, staged
+
+
+@contextmanager
+def counted_calls() -> Iterator[Counter[str]]:
+    """Count the functions that are called, in Python and below it."""
+    seen: Counter[str] = Counter()
+    sys.setprofile(lambda _, event, __: seen.update((event,)) if "call" in event else None)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(None)
+
 
 # --- S1: whole, once -------------------------------------------------------------------------------
 
@@ -214,6 +231,23 @@ def test_who_is_told_of_a_commit_finds_all_of_it_though_rows_are_told_one_by_one
     for number in (70, 71):
         world.wait(lambda number=number: writer.answer(number) is not None)  # type: ignore[misc]
         assert world.pubend("p", P).top >= writer.answer(number).last
+
+
+def test_a_commit_makes_as_many_calls_for_a_large_chunk_as_for_a_small_one() -> None:
+    """A commit is one step: what it costs must hardly depend on how many events there are."""
+    world = Desk("p")
+    writer = Writer(world)
+    calls = []
+    for batch, size in ((1, 10), (2, 10), (3, 2_000)):  # the first one may make what stays
+        writer.stage(*map(str, range(size)), batch=batch)
+        world.stop_disk("p")
+        with counted_calls() as seen:
+            writer.ask(CommitStaged(writer.number(), P, "w", batch, ((0, "a", 1),)))
+        calls.append(seen.total())
+        world.go_on_writing("p")
+        world.run(ms=50)
+    assert len(labels(world)) == 2_020
+    assert calls[1] == calls[2], calls
 
 
 # --- S2: no trace ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import gapless
 from gapless.cli import doctor
 from gapless.cli.main import main
 from gapless.content import matching
+from gapless.delivery.survey import Survey, twin
 
 
 def test_doctor_says_which_kernel_is_in_use_and_why(capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,6 +28,7 @@ def test_doctor_as_json_has_every_fact(capsys: pytest.CaptureFixture[str]) -> No
     assert facts["gapless"] == gapless.__version__
     assert facts["python"].startswith(platform.python_version())
     assert facts["kernel"] == {"name": matching.KERNEL, "reason": matching.KERNEL_REASON}
+    assert facts["survey"] == ("twin" if Survey is twin.Survey else "compiled")
     assert facts["packages"]["numpy"]
     assert {"compiler", "java", "platform", "executable"} <= facts.keys()
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from gapless.cli.main import EXIT_REFUSED, EXIT_WRONG_INPUT, main
+from gapless.cli.showing import _tree
+from gapless.messages.operating import CellState, TopologyShown
 from gapless.testing import SyncOverlay
 from tests.cli.overlays import Overlay, event, events, gapless, overlay, running, until
 
@@ -91,6 +96,69 @@ def test_partitions_are_listed(brokers: Overlay, capsys: Captured) -> None:
     assert shown(capsys, "partitions", "--to", brokers.url()) == []
     assert main(["partitions", "--to", brokers.url()]) == 0
     assert "no partitions" in capsys.readouterr().out
+
+
+def test_a_session_over_relays_is_drawn_with_the_brokers_it_goes_over() -> None:
+    cells = (
+        CellState("c1", 0, ("b1a", "b1b"), ("b1a", "b1b"), ("c2",)),
+        CellState("c2", 1, ("b2a", "b2b"), ("b2a",), ("c1",), (("b2a", ("b1b",)),)),
+    )
+    drawn = Console(width=100, file=io.StringIO(), record=True)
+    drawn.print(_tree(TopologyShown(1, "b1a", "c1", 1, cells), [*cells]))
+    assert "c2  b2a (over b1b)  b2b (not heard)" in drawn.export_text()
+
+
+CELLS = """
+delta = 1
+edges = [["paris", "london"], ["london", "tokyo"]]
+[cells]
+paris = ["p1", "p2"]
+london = ["l1", "l2"]
+tokyo = ["t1", "t2"]
+"""
+
+
+def test_cells_of_several_brokers_are_shown_and_a_cell_that_is_gone_is_a_partition(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    file = tmp_path / "cells.toml"
+    file.write_text(CELLS)
+    with overlay("--no-restart", topology=str(file)) as found:
+        urls = {each["name"]: each["url"] for each in found.brokers}
+        place = {each["name"]: number for number, each in enumerate(found.brokers)}
+        topology = ("topo", "show", "--to", urls["p1"])
+
+        def reached() -> dict[str, list[str]]:
+            cells = shown(capsys, *topology)["cells"]
+            return {each["cell"]: each["reached"] for each in cells}
+
+        everybody = {"paris": ["p1", "p2"], "london": ["l1", "l2"], "tokyo": ["t1", "t2"]}
+        until(lambda: reached() == everybody)
+        gapless("pub", "-p", "quotes", "--to", urls["t1"], lines=events(1))
+        sub = ("sub", "n >= 0", "--start", "earliest", "--to", urls["p1"])
+        with running(*sub) as reader:
+            assert reader.line()["attributes"]["n"] == 1
+            found.kill(place["l1"])
+            until(lambda: reached() == {**everybody, "london": ["l2"]})
+            assert shown(capsys, "partitions", "--to", urls["p1"]) == [], "one of two is left"
+            found.kill(place["l2"])
+            until(lambda: reached() == {**everybody, "london": []})
+            partitions = {
+                each["pid"]: each for each in shown(capsys, "partitions", "--to", urls["p1"])
+            }
+            own = partitions["p1/1"]
+            assert (own["detector"], own["counter"], own["cells"]) == ("p1", 1, ["london"])
+            assert own["since"] > 0
+            gapless("pub", "-p", "quotes", "--to", urls["t1"], lines=events(2))
+            assert reader.line()["attributes"]["n"] == 2, "it came past the cell that is gone"
+            states = [shown(capsys, "status", "--to", urls[each]) for each in ("p1", "p2")]
+            assert sum(each["feeds_bypassing"] for each in states) == 1, "one feeds the cell"
+            assert main(["status", "--to", urls["p1"]]) == 0
+            assert "partitions known: see gapless partitions" in capsys.readouterr().out
+        assert main(["partitions", "--to", urls["p1"]]) == 0
+        assert "p1/1" in capsys.readouterr().out
+        assert main([*topology]) == 0
+        assert "l1 (not heard)  l2 (not heard)" in capsys.readouterr().out
 
 
 def test_a_broker_that_is_alive_is_not_retired(brokers: Overlay, capsys: Captured) -> None:

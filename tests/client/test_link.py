@@ -15,7 +15,7 @@ from gapless.messages.clients import ListPartitions, PartitionTable, ReadLog, Re
 from gapless.testing import Overlay
 from gapless.wire import Beat, Farewell, Goodbye, Welcome
 from tests.client.running import soon, story
-from tests.client.scripted import ScriptedBroker
+from tests.client.scripted import ScriptedBroker, Visit
 
 QUICK = Backoff(first_s=0.002, longest_s=0.02)
 
@@ -261,3 +261,35 @@ async def test_a_broker_that_greets_and_sends_away_is_waited_for_longer_each_tim
             broker.visit.tell(Goodbye(Farewell.DISMISSED, "not you"))
             await soon(lambda: len(broker.visits) == number + 1)  # noqa: B023 - awaited at once
         assert backoff.starts == [0]
+
+
+def say_nothing(visit: Visit) -> None:
+    """Hang: connections are accepted, and that is all."""
+    del visit
+
+
+@story
+async def test_after_a_broker_fell_silent_others_are_asked_before_it() -> None:
+    async with ScriptedBroker("b1", beat_ms=20) as first, ScriptedBroker("b2") as second:
+        async with gapless.connect([first.url, second.url], backoff=QUICK) as session:
+            assert session.broker == "b1"
+            first.greet = say_nothing
+            await soon(lambda: session.broker == "b2")
+            assert len(first.visits) == 1, "it was not asked again"
+
+
+@story
+async def test_after_a_broker_broke_off_it_is_asked_first() -> None:
+    async with ScriptedBroker("b1") as first, ScriptedBroker("b2") as second:
+        async with gapless.connect([second.url, first.url], backoff=QUICK) as session:
+            second.cut()
+            await soon(lambda: session.main.connections == 2 and session.main.is_up)
+            assert session.broker == "b2", "it may be back, and has what lingers there"
+
+
+@story
+async def test_a_broker_that_hangs_does_not_use_up_the_time_of_the_others() -> None:
+    async with ScriptedBroker("b1") as first, ScriptedBroker("b2") as second:
+        first.greet = say_nothing
+        async with gapless.connect([first.url, second.url], connect_deadline=10) as session:
+            assert session.broker == "b2"

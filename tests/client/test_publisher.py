@@ -116,7 +116,8 @@ async def test_sends_wait_for_room() -> None:
                 await publisher.publish({"n": 3}, deadline=0.05)
             waiting = asyncio.create_task(publisher.send({"n": 3}))
             broker.answers[Publish] = lambda visit, call: visit.tell(broker.published(call))
-            broker.visit.tell(broker.published(held[0]))
+            for call in held:
+                broker.visit.tell(broker.published(call))
             assert await (await waiting) > Position()
         sent = [each for call in broker.asked(Publish) for each in call.events]
         assert [attributes["n"] for attributes, _ in sent] == [0, 1, 2, 3]

@@ -75,11 +75,21 @@ def test_what_a_wider_advertisement_brings_is_known_from_there() -> None:
     early.note(HOST, at(1), 10, 0)
     early.note(OTHER, at(1), 10, 0)
     early.observe(lambda shb: Entry(at(1)) if shb == HOST else None, 0)
-    early.widened()
+    early.widened(us(s=3_600))
     for shb in (HOST, OTHER):
         early.note(shb, at(1), 50, us(s=3_600))
     assert early.known(HOST) == ((at(1), 50),)
     assert early.known(OTHER) == ((at(1), 10),), "it has not heard of the pubend at all"
+
+
+def test_a_wider_advertisement_leaves_what_a_host_that_just_came_may_ask_for() -> None:
+    # its subscription would miss what was published between its news and the widening
+    early = hosts()
+    early.note(HOST, at(1), 10, 0)
+    early.observe(lambda _: Entry(at(1)), 0)
+    early.widened(us(s=1))
+    early.note(HOST, at(1), 50, us(s=1))
+    assert early.known(HOST) == ((at(1), 10),)
 
 
 def test_the_log_waits_a_while_for_who_has_not_heard_of_the_pubend() -> None:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from gapless.content.filter import Filter
 from gapless.content.values import Value
+from gapless.delivery import packing
 from gapless.delivery.packing import Picker, pack, packed_ticks, ticks_of, unpack, unpack_ticks
+from gapless.delivery.survey import COMPILED, Survey, twin
 from gapless.messages.records import PackedRow
 from gapless.messages.streams import Publication
 from tests.cases import scaled
@@ -34,6 +36,7 @@ FILTERS = (
     "b = b",
     "a = 'x' AND a + b > 2",
     "odd_name > 3",
+    "b > 0.5 OR a LIKE 'x%'",
     " OR ".join(f"a{place} = 1" for place in range(30)),
 )
 VALUES: st.SearchStrategy[Value] = st.sampled_from(
@@ -52,14 +55,21 @@ def rows_of(publications: list[Publication], length: int) -> list[PackedRow]:
     return [PackedRow(part[0].tick, part[-1].tick, pack(part)) for part in parts]
 
 
+@pytest.mark.parametrize("survey", [twin.Survey] if COMPILED is None else [twin.Survey, COMPILED])
 @settings(max_examples=scaled(100))
-@given(st.lists(ATTRIBUTES, max_size=12), st.integers(1, 5), st.sampled_from(FILTERS))
+@given(
+    events=st.lists(ATTRIBUTES, max_size=12),
+    length=st.integers(1, 5),
+    text=st.sampled_from(FILTERS),
+)
 def test_a_picker_chooses_what_its_filter_matches(
-    events: list[dict[str, Value]], length: int, text: str
+    survey: type[Survey], events: list[dict[str, Value]], length: int, text: str
 ) -> None:
     wanted = Filter(text)
     publications = [made(tick, attributes) for tick, attributes in enumerate(events, 10)]
-    picked = Picker(wanted).pick(rows_of(publications, length), 0, 99, PLENTY)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(packing, "Survey", survey)
+        picked = Picker(wanted).pick(rows_of(publications, length), 0, 99, PLENTY)
     matching = [each for each in publications if wanted.matches(each.attributes)]
     # as bytes: a NaN is not equal to itself
     assert pack(unpack(picked.rows)) == pack(matching)

@@ -7,6 +7,7 @@ in one direction or both, drops packets in the middle, or restarts a broker with
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 from gapless.core.ids import BrokerId, CellId
@@ -103,6 +104,21 @@ class SmallWorld:
         """Let packets through again."""
         self.cuts.discard((source, target))
 
+    def part(self, one: BrokerId, other: BrokerId) -> None:
+        """Cut a link in both directions; both ends notice."""
+        for source, target in ((one, other), (other, one)):
+            self.cut(source, target)
+            self._at_now(source).sessions.link_down(target)
+            self._collect(self.nodes[source])
+
+    def join(self, one: BrokerId, other: BrokerId) -> None:
+        """Mend a link; both ends notice."""
+        for source, target in ((one, other), (other, one)):
+            self.heal(source, target)
+        for source, target in ((one, other), (other, one)):
+            self._at_now(source).sessions.link_up(target)
+            self._collect(self.nodes[source])
+
     def lose_packets(self) -> None:
         """Lose everything that is under way."""
         self.flying.clear()
@@ -122,6 +138,14 @@ class SmallWorld:
                 node = self._at_now(broker)
                 node.context.run_timers()
                 self._collect(node)
+
+    def wait(self, happened: Callable[[], bool], *, ms: int = 5_000) -> None:
+        """Let time pass until something has happened; complain if that takes too long."""
+        for _ in range(ms):
+            if happened():
+                return
+            self.run(ms=1)
+        raise AssertionError(f"it has not happened within {ms} ms")
 
     def _at_now(self, broker: BrokerId) -> Node:
         node = self.nodes[broker]

@@ -9,7 +9,15 @@ import pytest
 
 from gapless.core.errors import UsageError
 from gapless.core.parameters import DEFAULTS
-from gapless.runtime import Address, LogFormat, config, generate, load_config, load_overlay
+from gapless.runtime import (
+    Address,
+    LogFormat,
+    config,
+    generate,
+    load_config,
+    load_overlay,
+    overlay_of,
+)
 from gapless.runtime import overlays as overlay_files
 
 OVERLAY = """
@@ -152,13 +160,61 @@ def test_a_few_words_stand_for_a_tree(words: str, edges: set[tuple[str, str]]) -
     assert overlay.brokers == [(f"b{each}", f"c{each}") for each in range(1, len(edges) + 2)]
 
 
+@pytest.mark.parametrize(
+    ("words", "same_as", "brokers"),
+    [("line:3x2", "line:3", 2), ("star:4x3", "star:4", 3), ("tree:2x3x2", "tree:2x3", 2)],
+)
+def test_one_number_more_is_how_many_brokers_every_cell_has(
+    words: str, same_as: str, brokers: int
+) -> None:
+    tree, single = generate(words).topology.cells, generate(same_as).topology.cells
+    assert [(each.name, each.neighbours) for each in tree] == [
+        (each.name, each.neighbours) for each in single
+    ]
+    for cell in tree:
+        number = cell.name.removeprefix("c")
+        assert cell.brokers == tuple(f"b{number}{letter}" for letter in "abc"[:brokers])
+
+
+def test_cells_of_one_broker_are_the_same_whether_one_is_said_or_not() -> None:
+    assert generate("line:3x1") == generate("line:3")
+
+
 def test_brokers_are_listed_as_people_count() -> None:
     names = [name for name, _ in generate("line:12").brokers]
     assert names[-3:] == ["b10", "b11", "b12"]
+    names = [name for name, _ in generate("line:12x2").brokers]
+    assert names[:3] == ["b1a", "b1b", "b2a"]
+    assert names[-3:] == ["b11b", "b12a", "b12b"]
 
 
 @pytest.mark.parametrize(
-    "words", ["", "line", "line:0", "line:x", "ring:3", "tree:2", "tree:0x2", "tree:2x0", "line:-1"]
+    ("words", "problem"),
+    [
+        ("line:2x0", "1 to 26 brokers in a cell"),
+        ("line:2x27", "1 to 26 brokers in a cell"),
+        ("line:501x2", "1 to 1,000 brokers"),
+    ],
+)
+def test_cells_have_as_many_brokers_as_there_are_letters(words: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        generate(words)
+
+
+def test_another_delta_may_be_given_for_words_and_files(tmp_path: Path) -> None:
+    assert overlay_of("line:3x2").delta == 1
+    assert overlay_of("line:3x2", delta=2).delta == 2
+    path = str(written(tmp_path, OVERLAY, "overlay.toml"))
+    assert overlay_of(path).delta == 0
+    assert overlay_of(path, delta=3).delta == 3
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("", "line", "line:0", "line:x", "ring:3", "tree:2", "tree:0x2", "tree:2x0", "line:-1"),
+        *("line:3x", "line:3x2x2", "tree:2x3x2x2", "star:٣"),
+    ],
 )
 def test_words_that_stand_for_no_tree_are_refused(words: str) -> None:
     with pytest.raises(UsageError):
@@ -171,8 +227,8 @@ def test_an_overlay_above_the_limit_of_cells_is_refused(words: str) -> None:
         generate(words)
 
 
-@pytest.mark.parametrize("words", ["line:3", "star:11", "tree:2x3"])
+@pytest.mark.parametrize("words", ["line:3", "star:11", "tree:2x3", "line:3x2"])
 def test_an_overlay_that_was_written_is_read_as_the_same(words: str, tmp_path: Path) -> None:
-    overlay = generate(words)
-    overlay.addresses["b1"] = Address("::1", 7_400)
+    overlay = overlay_of(words, delta=2)
+    overlay.addresses[overlay.brokers[0][0]] = Address("::1", 7_400)
     assert load_overlay(written(tmp_path, overlay.to_toml(), "o.toml")) == overlay

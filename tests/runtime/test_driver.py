@@ -16,6 +16,7 @@ from gapless.core.machine import (
     Effect,
     Event,
     Fetch,
+    LinkFull,
     LinkUp,
     Moment,
     Relink,
@@ -54,6 +55,7 @@ class Hands:
 
     def __init__(self) -> None:
         self.done: list[tuple[Any, ...]] = []
+        self.flushes = 0
         self.driver: Driver
 
     def send(self, peer: str, packet: Any) -> None:
@@ -76,6 +78,9 @@ class Hands:
 
     def fetch(self, fetch: Fetch) -> None:
         self.done.append(("fetch", fetch.ticket))
+
+    def flush(self) -> None:
+        self.flushes += 1
 
 
 def driven(toy: Toy, hands: Hands, failures: list[BaseException]) -> Driver:
@@ -131,6 +136,32 @@ def test_what_happens_together_is_one_step() -> None:
         driver.happen_together([ClientUp("one"), ClientUp("two")])
         assert driver.steps == 1
         assert hands.done == [("tell", "one", "hello"), ("tell", "two", "hello")]
+
+    run(scenario())
+
+
+def test_what_was_gathered_goes_out_once_all_that_happened_is_through() -> None:
+    async def scenario() -> None:
+        toy, hands = Toy(), Hands()
+        toy.effects[ClientUp("one")] = [Tell("one", "last words")]
+        driven(toy, hands, []).happen(ClientUp("one"))
+        assert len(toy.happened) == 2
+        assert hands.flushes == 1
+
+    run(scenario())
+
+
+def test_what_happens_when_it_goes_out_is_not_forgotten() -> None:
+    class FullHands(Hands):
+        def flush(self) -> None:
+            super().flush()
+            if self.flushes == 1:
+                self.driver.happen(LinkFull("b2"))
+
+    async def scenario() -> None:
+        toy, hands = Toy(), FullHands()
+        driven(toy, hands, []).happen(None)
+        assert [event for event, _ in toy.happened] == [None, LinkFull("b2")]
 
     run(scenario())
 

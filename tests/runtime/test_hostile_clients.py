@@ -30,9 +30,9 @@ from gapless.core.machine import (
     Written,
 )
 from gapless.core.parameters import DEFAULTS
-from gapless.delivery.packing import packed
+from gapless.delivery.packing import packed, unpack_row
 from gapless.messages.clients import OpenPubend, OpenPublisher, Publish, PublisherOpened
-from gapless.messages.records import Append, LogRow, Trim
+from gapless.messages.records import Append, AppendPacked, LogRow, Trim
 from gapless.runtime import generate
 from gapless.wire import CLIENT_REQUESTS, Beat, Goodbye
 from gapless.wire.codec import Request
@@ -136,7 +136,8 @@ class Life:
         self._now = end
 
     def _write(self, write: Write) -> None:
-        for change in write.changes:
+        for each in write.changes:
+            change = Append(unpack_row(each)) if isinstance(each, AppendPacked) else each
             if isinstance(change, Append):
                 self._rows.setdefault(change.row.pubend, []).append(change.row)
                 _storable(change.row.first, change.row.last)

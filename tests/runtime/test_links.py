@@ -27,6 +27,21 @@ def test_all_brokers_of_a_neighbourhood_are_linked_once(loop: str) -> None:
     run(scenario(), loop)
 
 
+def test_brokers_of_redundant_cells_are_linked_with_all_around_and_agree_who_dials() -> None:
+    async def scenario() -> None:
+        async with world("line:4x2") as brokers:  # with δ = 1, ends know three cells, others four
+            nodes = [*brokers.nodes.values()]
+            wanted = [5, 5, 7, 7, 7, 7, 5, 5]
+            await until(lambda: [len(each.links.open_peers) for each in nodes] == wanted)
+            for node in nodes:
+                assert set(node.links.open_peers) == node.links.peers
+                later = {peer for peer in node.links.peers if peer > node.name}
+                assert bool(node.links.dials) == bool(later)
+            assert all(node.door.refused == 0 for node in nodes), "nobody was dialled in vain"
+
+    run(scenario())
+
+
 def test_a_broker_dials_until_its_peer_is_there_and_again_when_it_was_gone(tmp_path: Path) -> None:
     parameters = Parameters(redial_ms=1, redial_max_ms=20)
 

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gapless.runtime import Address, Health, LogFormat, Node
 from gapless.runtime.logs import JsonLines, TextLines, Voice, set_up_logs
 from tests.runtime.nodes import LOOPS, run, until, world
-from tests.runtime.raw_client import RawClient
+from tests.runtime.raw_client import DEADLINE_S, RawClient
 
 
 async def get(node: Node, path: str, method: str = "GET") -> tuple[str, bytes]:
@@ -66,6 +66,41 @@ def test_metrics_count_what_happened(loop: str) -> None:
             assert found["gapless_log_top_tick pubend=trades"] > 0
 
     run(scenario(), loop)
+
+
+def test_metrics_tell_what_is_cut_and_what_goes_around_it() -> None:
+    names = (
+        "partitions",
+        "cells_unreached",
+        "feeds_bypassing",
+        "sessions_relayed",
+        "feeds_relayed",
+    )
+
+    async def told(node: Node) -> list[float]:
+        found = await samples(node)
+        return [found[f"gapless_{name}"] for name in names]
+
+    async def scenario() -> None:
+        async with world("line:3") as brokers:
+            await brokers["b3"].stop()
+            node = await brokers.start("b3", metrics=Address())
+            async with RawClient(brokers["b1"].url) as near, RawClient(node.url) as far:
+                await near.open("trades")
+                await brokers.knows("b3", "trades")
+                await far.subscribe("all", "TRUE")
+                assert await told(node) == [0, 0, 0, 0, 0]
+                await brokers["b2"].kill()
+                while await told(node) != [2, 1, 1, 0, 0]:  # noqa: ASYNC110  # b1 misses b2, too
+                    await asyncio.sleep(0.01)
+                found = await samples(node)
+                assert (found["gapless_peers_reached"], found["gapless_peers_wanted"]) == (1, 2)
+
+    async def bounded() -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            await scenario()
+
+    run(bounded())
 
 
 def test_health_names_the_broker_its_links_and_those_that_are_missing() -> None:

@@ -42,7 +42,7 @@ from gapless.core.machine import (
 )
 from gapless.core.parameters import Parameters, us
 from gapless.core.ticks import Tick
-from gapless.delivery.packing import packed
+from gapless.delivery.packing import packed, unpack_row
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.clients import (
@@ -68,6 +68,7 @@ from gapless.messages.clients import (
 from gapless.messages.overlay import CellInfo, Packet, Quality
 from gapless.messages.records import (
     Append,
+    AppendPacked,
     Change,
     Erase,
     LogRow,
@@ -180,6 +181,8 @@ class Disk:
             self.records.pop(change.key, None)
         elif isinstance(change, Append):
             self.logs.setdefault(change.row.pubend, []).append(change.row)
+        elif isinstance(change, AppendPacked):
+            self._apply(Append(unpack_row(change)))
         elif isinstance(change, Trim):
             kept = [row for row in self.logs.get(change.pubend, []) if row.last > change.up_to]
             self.logs[change.pubend] = kept

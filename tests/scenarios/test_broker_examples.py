@@ -12,9 +12,9 @@ from typing import Any
 from gapless.core.ids import PubendId, VirtualTime
 from gapless.core.ticks import Tick
 from gapless.delivery.horizon import DoubtHorizon
+from gapless.delivery.inquiry import Inquiry
 from gapless.delivery.istream import Stream
 from gapless.delivery.members import Membership
-from gapless.delivery.router import Router
 from gapless.delivery.subscribers.segments import Segment
 from gapless.delivery.subscribers.states import FOREVER
 from gapless.delivery.subscribers.strand import Strand
@@ -83,10 +83,10 @@ def test_14_1_without_curiosity_what_was_lost_holds_up_everything_behind_it() ->
 
 
 def test_14_1_without_passing_nacks_on_a_router_that_has_forgotten_is_a_dead_end() -> None:
-    def answer_what_is_known_only(_router: Router, _routed: object, _unknown: object) -> None:
+    def answer_what_is_known_only(_inquiry: Inquiry, _routed: object, _unknown: object) -> None:
         """Let the receiver ask again."""
 
-    with patched(Router, "_inquire", answer_what_is_known_only):
+    with patched(Inquiry, "ask", answer_what_is_known_only):
         _, x = lost_frame(cache_lost=True)
     assert x.events == ["e23"]
 

@@ -5,9 +5,12 @@ All planted bugs within 1,000 seeds are hunted by ``make bugs``; here those that
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gapless.sim.bugs import BUGS
+from gapless.sim.detours import ONLY_DIRECTED
 from gapless.sim.plants import Plant, hunt
 
 QUICK = {
@@ -38,3 +41,11 @@ def test_every_bug_has_a_name_of_its_own_and_there_are_enough() -> None:
     names = [bug.name for bug in BUGS]
     assert len(set(names)) == len(names) >= 30
     assert set(names) >= QUICK
+
+
+@pytest.mark.parametrize(("rule", "shown_by"), ONLY_DIRECTED.items())
+def test_what_no_run_shows_is_shown_by_a_test_of_its_own(rule: str, shown_by: str) -> None:
+    path, _, name = shown_by.partition("::")
+    text = (Path(__file__).parents[2] / path).read_text(encoding="utf-8")
+    assert f"def {name}(" in text, rule
+    assert rule not in {bug.name for bug in BUGS}

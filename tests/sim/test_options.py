@@ -9,12 +9,14 @@ import pytest
 from gapless.core.errors import UsageError
 from gapless.sim.limits import TINY
 from gapless.sim.options import (
+    BROKERS_MAX,
     FAULT_KINDS,
     RARE_FAULT_KINDS,
     NetworkKind,
     Options,
     draw,
     draw_ordinary,
+    with_redundancy,
 )
 from gapless.sim.shapes import SHAPES, tree
 from gapless.sim.situations import SITUATIONS
@@ -43,7 +45,10 @@ def test_everything_that_may_differ_does() -> None:
     assert {options.shape for options in DRAWN} == set(SHAPES)
     assert {options.network for options in DRAWN} == set(NetworkKind)
     assert {options.cells for options in DRAWN} >= {1, 2, 3, 8, 15}
-    assert {options.delta for options in DRAWN} == {0, 1, 2, 3}
+    assert {options.delta for options in DRAWN} == {0, 1, 2, 3, 4}
+    assert {options.brokers_per_cell for options in DRAWN} == {1, 2, 3}
+    assert {options.inner_losses for options in DRAWN} == {0.0, 0.2, 0.5}
+    assert {options.inner_cuts for options in DRAWN} == {0.0, 0.2, 0.5}
     assert {kind for options in DRAWN for kind in options.rates} == {
         *FAULT_KINDS,
         *RARE_FAULT_KINDS,
@@ -53,9 +58,14 @@ def test_everything_that_may_differ_does() -> None:
 
 def test_most_seeds_are_as_they_were_drawn_and_the_others_have_one_situation() -> None:
     ordinary = sum(
-        draw_ordinary(options.seed) == options.with_(together=False) for options in DRAWN
+        with_redundancy(draw_ordinary(options.seed)) == options.with_(together=False)
+        for options in DRAWN
     )
     assert 0.6 < ordinary / len(DRAWN) < 0.8
+
+
+def test_a_world_has_no_more_brokers_than_can_be_simulated_fast() -> None:
+    assert all(options.cells * options.brokers_per_cell <= BROKERS_MAX for options in DRAWN)
 
 
 @pytest.mark.parametrize("name", SITUATIONS)

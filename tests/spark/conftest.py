@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A small session, with predicates pushed down."""
+    """A small session."""
     pytest.importorskip("pyspark", reason=f"Spark is not installed: {INSTALL}")
     try:
         find_java()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from gapless.core.machine import Tell
+from gapless.broker import Broker
+from gapless.core.machine import Effect, Event, Moment, Tell
 from gapless.messages.clients import Delivery
 from tests.sim.toy import Toy
 
 HERE: Final = "tests.spark.experiments"
 LOSSY: Final = f"{HERE}:LossyToy"
+FORGETFUL: Final = f"{HERE}:ForgetfulBroker"
 
 
 class LossyToy(Toy):
@@ -26,6 +29,19 @@ class LossyToy(Toy):
             return False
         self.context.mark("planted")
         return self.context.marks["planted"] % 7 == 0
+
+
+class ForgetfulBroker(Broker):
+    """A broker that loses every sixtieth delivery: only seeds with so many at a broker find out."""
+
+    def step_all(self, events: Iterable[Event], moment: Moment) -> list[Effect]:
+        return [each for each in super().step_all(events, moment) if not self._lost(each)]
+
+    def _lost(self, effect: Effect) -> bool:
+        if not (isinstance(effect, Tell) and isinstance(effect.notice, Delivery)):
+            return False
+        self.context.mark("planted")
+        return self.context.marks["planted"] % 60 == 0
 
 
 def area(point: dict[str, Any]) -> dict[str, Any]:

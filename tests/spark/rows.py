@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 COLUMNS = "symbol STRING, price DOUBLE, n LONG"
-PATIENCE_S = 60
+PATIENCE_S = 240
+"""A test that waits for longer hangs; none fails because a computer is busy."""
 
 
 def event(n: int) -> tuple[dict[str, Any], bytes]:
@@ -105,9 +106,9 @@ class Sink:
         return numbers(self.frame.sparkSession.read.schema(self.frame.schema).parquet(str(rows)))
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
+def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
     """Wait for something that nobody tells."""
-    end = monotonic() + PATIENCE_S
+    end = monotonic() + patience_s
     while not condition():
         assert monotonic() < end, f"not in time: {what}"
         sleep(0.05)

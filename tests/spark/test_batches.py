@@ -14,8 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.content.values import Value
+from gapless.delivery.packing import pack
+from gapless.delivery.survey import COMPILED, twin
 from gapless.messages.streams import Publication
-from gapless.spark.batches import ROWS_MAX, Batches, as_json
+from gapless.spark import batches
+from gapless.spark.batches import BATCH_BYTES, Batches
 from gapless.spark.columns import STANDARD, Column, Kind
 
 ALL = [Column(name, kind) for name, kind in STANDARD.items()]
@@ -25,7 +28,16 @@ VALUES: st.SearchStrategy[Value] = st.one_of(
 
 
 def table(events: list[Publication], columns: list[Column]) -> pa.Table:
-    return pa.Table.from_batches(Batches(columns).of("quotes", [events]))
+    """Return the rows of events; those of the compiled survey and of its twin are the same."""
+    found = pa.Table.from_batches(Batches(columns).of("quotes", [[pack(events)]]))
+    found.validate(full=True)
+    if COMPILED is not None:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(batches, "Survey", twin.Survey)
+            assert found.equals(
+                pa.Table.from_batches(Batches(columns).of("quotes", [[pack(events)]]))
+            )
+    return found
 
 
 def events_of(attributes: list[dict[str, Any]]) -> list[Publication]:
@@ -52,9 +64,9 @@ def test_attributes_come_back_from_their_json(attributes: list[dict[str, Value]]
 
 
 def test_a_number_that_is_not_finite_is_still_a_number() -> None:
-    assert as_json({"a": float("nan"), "b": float("-inf"), "c": "null"}) == (
-        '{"a":NaN,"b":-Infinity,"c":"null"}'
-    )
+    events = events_of([{"a": float("nan"), "b": float("-inf"), "c": "null", "d": 1e300}])
+    (text,) = table(events, ALL)["attributes"].to_pylist()
+    assert text == '{"a":NaN,"b":-Infinity,"c":"null","d":1e300}'
 
 
 @given(st.lists(st.dictionaries(st.just("x"), VALUES), min_size=1, max_size=5))
@@ -74,7 +86,16 @@ def test_a_column_has_what_is_of_its_kind_and_null_for_the_rest(
         assert whole == x if isinstance(x, int) and not isinstance(x, bool) else whole in {None, x}
 
 
+def test_columns_of_attributes_and_of_every_event_stand_beside_each_other() -> None:
+    events = events_of([{"x": 1}, {"x": 2.0}, {"x": 2.5}, {"y": 1}, {"x": "1"}, {"x": True}])
+    columns = [Column("x", Kind.BIGINT), Column("y", Kind.DOUBLE), Column("tick", Kind.BIGINT)]
+    rows = table(events, columns).to_pylist()
+    assert [row["x"] for row in rows] == [1, 2, None, None, None, None]
+    assert [row["y"] for row in rows] == [None, None, None, 1.0, None, None]
+    assert [row["tick"] for row in rows] == list(range(1_000, 1_006))
+
+
 def test_small_pieces_share_a_batch_and_large_ones_do_not_wait() -> None:
-    pieces = [events_of([{}] * (ROWS_MAX // 4))] * 9
-    sizes = [len(each) for each in Batches(ALL).of("quotes", pieces)]
-    assert sizes == [ROWS_MAX, ROWS_MAX, ROWS_MAX // 4]
+    piece = [pack(events_of([{"x": "x" * (BATCH_BYTES // 40)}] * 10))]
+    sizes = [len(each) for each in Batches(ALL).of("quotes", [piece] * 9)]
+    assert sizes == [40, 40, 10]

@@ -19,6 +19,8 @@ from pyspark.sql import SparkSession
 
 from gapless.core.errors import RefusedError
 from gapless.core.parameters import Parameters
+from gapless.delivery.packing import unpack
+from gapless.spark import reading
 from gapless.spark.planning import Range
 from gapless.spark.reading import read_range
 from gapless.testing import SyncOverlay
@@ -49,6 +51,12 @@ query.awaitTermination()
 """
 
 
+@pytest.fixture(autouse=True)
+def short_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read here comes in some answers."""
+    monkeypatch.setattr(reading, "READ_BYTES", 1_000_000)
+
+
 def payload_of(n: int) -> tuple[dict[str, int], bytes]:
     return {"n": n}, b"x" * 1_000
 
@@ -61,13 +69,13 @@ def whole(stream: Stream) -> Range:
 def test_a_broker_that_is_killed_in_the_middle_of_a_read_is_waited_for(stream: Stream) -> None:
     stream.publish_all([payload_of(n) for n in range(3_000)])
     pieces = read_range(whole(stream), "TRUE", "fail", 30.0)
-    found = [each.attributes["n"] for each in next(pieces)]
+    found = [each.attributes["n"] for each in unpack(next(pieces))]
     assert 0 < len(found) < 3_000
     stream.overlay.kill("b1")
     back = threading.Timer(1.0, lambda: stream.overlay.restart("b1"))
     back.start()
     for piece in pieces:
-        found += [each.attributes["n"] for each in piece]
+        found += [each.attributes["n"] for each in unpack(piece)]
     back.join()
     assert found == list(range(3_000))
 
@@ -86,11 +94,11 @@ def test_a_task_that_says_nothing_for_long_is_given_up_and_goes_on(spark: SparkS
     with SyncOverlay(parameters=brief) as overlay, Stream(spark, overlay) as stream:
         stream.publish_all([payload_of(n) for n in range(3_000)])
         pieces = read_range(whole(stream), "TRUE", "fail", 30.0)
-        found = [each.attributes["n"] for each in next(pieces)]
+        found = [each.attributes["n"] for each in unpack(next(pieces))]
         clients = overlay._overlay.node("b1").clients
         until(lambda: len(clients) == 1, "only the session of the test is left")
         for piece in pieces:
-            found += [each.attributes["n"] for each in piece]
+            found += [each.attributes["n"] for each in unpack(piece)]
         assert found == list(range(3_000))
 
 

@@ -24,7 +24,7 @@ from gapless.spark.jobs.experiments import Point, grid, load, parse_axis, read_p
 from gapless.spark.jobs.plotting import Plot, lines_of
 from gapless.spark.jobs.shipping import packed, ready_executors
 from gapless.spark.jobs.sweeping import Sweep, sweep, sweep_seeds
-from tests.spark.experiments import HERE, LOSSY
+from tests.spark.experiments import FORGETFUL, HERE, LOSSY
 from tests.spark.rows import until
 
 if TYPE_CHECKING:
@@ -48,6 +48,16 @@ def test_seeds_have_the_results_of_the_local_runner_in_the_same_order(spark: Spa
     found = sweep_seeds(spark, seeds)
     assert list(map(timeless, found.results)) == list(map(timeless, run_many(seeds)))
     assert [row["seed"] for row in found.sweep.rows] == list(seeds)
+
+
+def test_seeds_of_a_broker_with_a_planted_bug_fail_as_they_do_in_the_local_runner(
+    spark: SparkSession,
+) -> None:
+    seeds = (0, 11, 2, 9, 10)
+    found = sweep_seeds(spark, seeds, FORGETFUL)
+    expected = list(run_many(seeds, FORGETFUL))
+    assert list(map(timeless, found.results)) == list(map(timeless, expected))
+    assert {each.failed for each in expected} == {True, False}, "some find the bug and some do not"
 
 
 @pytest.mark.usefixtures("command")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -10,6 +11,8 @@ from gapless.core.errors import UsageError
 from gapless.spark.columns import Column, Kind
 from gapless.spark.offsets import Offset
 from gapless.spark.options import Options, parse_options
+from gapless.spark.sink_options import parse_sink_options
+from tests.guides import ROOT
 
 SERVERS = {"servers": "gapless://127.0.0.1:7400"}
 
@@ -60,6 +63,8 @@ def test_a_place_is_a_word_a_position_or_a_time(text: str, expected: object) -> 
     ("given", "message"),
     [
         ({"server": "x"}, "no option 'server'; there are .*servers"),
+        ({"password": "x"}, "no option 'password': brokers ask for no credentials"),
+        ({"api_key": "x"}, "no option 'api_key': brokers ask for no credentials"),
         ({"path": "x"}, "no path: name the pubends with the option pubends"),
         ({"servers": "http://x"}, "option servers: 'http://x' is no address"),
         ({"servers": "gapless://x:99999"}, "option servers: .*'99999' is no port"),
@@ -76,6 +81,7 @@ def test_a_place_is_a_word_a_position_or_a_time(text: str, expected: object) -> 
         ({"maxEventsPerTrigger": "0"}, "option maxEventsPerTrigger: '0' is no number from 1 on"),
         ({"partitionBytes": "many"}, "option partitionBytes: 'many' is no number"),
         ({"reader": ""}, "option reader: a reader needs a name"),
+        ({"pushDown": "maybe"}, "option pushDown: 'maybe' is neither 'true' nor 'false'"),
         ({"onRelease": "ignore"}, "option onRelease: 'ignore' is neither 'fail' nor 'skip'"),
         ({"deadline": "-1"}, "option deadline: '-1' is no time in seconds above 0"),
     ],
@@ -83,6 +89,17 @@ def test_a_place_is_a_word_a_position_or_a_time(text: str, expected: object) -> 
 def test_a_wrong_option_is_named_with_what_it_may_be(given: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse_options({**SERVERS, **given})
+
+
+def test_the_guide_names_every_option_of_reads_and_writes() -> None:
+    guide = (ROOT / "docs/spark.md").read_text()
+    named = {name.lower() for name in re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE)}
+    for parse in (parse_options, parse_sink_options):
+        with pytest.raises(UsageError, match="there are") as caught:
+            parse({**SERVERS, "nothing": "x"})
+        there = str(caught.value).partition("there are ")[2].split(", ")
+        assert len(there) > 4
+        assert {name.lower() for name in there} <= named
 
 
 def test_servers_must_be_given() -> None:
@@ -95,6 +112,8 @@ def test_options_of_streams_are_refused_in_a_batch_and_the_other_way_round() -> 
         parsed(maxEventsPerTrigger="5").refuse_for("batch")
     with pytest.raises(UsageError, match="option reader is for streaming"):
         parsed(reader="desk").refuse_for("batch")
+    with pytest.raises(UsageError, match="option pushDown is for batches; use the option filter"):
+        parsed(pushDown="true").refuse_for("streaming")
     with pytest.raises(UsageError, match=r"option end is for batches.*availableNow"):
         parsed(end="latest").refuse_for("streaming")
 

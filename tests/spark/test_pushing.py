@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
@@ -13,7 +15,7 @@ pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapl
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
@@ -34,10 +36,12 @@ from pyspark.sql.datasource import (
 )
 
 from gapless.content.filter import Filter
+from gapless.delivery.packing import pack
 from gapless.messages.streams import Publication
 from gapless.spark.batches import Batches
 from gapless.spark.columns import Column, Kind
 from gapless.spark.pushing import push
+from gapless.spark.session import PUSH_DOWN
 from tests.spark.rows import Stream, event, numbers
 
 KINDS = {"s": Kind.STRING, "i": Kind.BIGINT, "d": Kind.DOUBLE, "b": Kind.BOOLEAN}
@@ -123,7 +127,7 @@ def _order(value: Any) -> Any:
 
 def row_of(attributes: dict[str, Any]) -> dict[str, Any]:
     publication = Publication(1, "p", 1, attributes, b"")
-    (batch,) = Batches(COLUMNS).of("quotes", [[publication]])
+    (batch,) = Batches(COLUMNS).of("quotes", [[pack([publication])]])
     assert isinstance(batch, pa.RecordBatch)
     return dict(batch.to_pylist()[0])
 
@@ -222,18 +226,32 @@ CONDITIONS = [
 ]
 
 
+@contextmanager
+def switched(spark: SparkSession, switch: str = "true") -> Iterator[None]:
+    """Let a session push predicates, or not."""
+    spark.conf.set(PUSH_DOWN, switch)
+    try:
+        yield
+    finally:
+        spark.conf.unset(PUSH_DOWN)
+
+
 def test_push_down_changes_no_answer(stream: Stream) -> None:
     stream.publish_all((each, b"") for each in ODD)
     reader = stream.spark.read.format("gapless").option("servers", stream.servers)
-    reader = reader.schema("n LONG, s STRING, i LONG, d DOUBLE, b BOOLEAN")
+    reader = reader.option("pushDown", "true").schema(
+        "n LONG, s STRING, i LONG, d DOUBLE, b BOOLEAN"
+    )
     judged = reader.load().selectExpr("n", *CONDITIONS).collect()
-    pushed = reduce(
+    asked = reduce(
         DataFrame.union,
         (
             reader.load().where(each).selectExpr("n", f"{place} AS place")
             for place, each in enumerate(CONDITIONS)
         ),
-    ).collect()
+    )
+    with switched(stream.spark):
+        pushed = asked.collect()
     for place, condition in enumerate(CONDITIONS):
         expected = sorted(row[0] for row in judged if row[place + 1] is True)
         assert sorted(row.n for row in pushed if row.place == place) == expected, condition
@@ -241,24 +259,42 @@ def test_push_down_changes_no_answer(stream: Stream) -> None:
 
 def test_what_is_pushed_is_not_tested_again_by_spark(stream: Stream) -> None:
     stream.publish(range(100))
-    asked = stream.load().where("symbol = 'IBM' AND price > 10")
-    plan = asked._jdf.queryExecution().executedPlan().toString()
+    asked = stream.load(pushDown="true").where("symbol = 'IBM' AND price > 10")
+    with switched(stream.spark):
+        plan = asked._jdf.queryExecution().executedPlan().toString()
+        found = numbers(asked)
     assert "isnotnull(symbol" in plan
     assert "IBM" not in plan
-    assert numbers(asked) == [30, 40, 50, 60, 70, 80, 90]
+    assert found == [30, 40, 50, 60, 70, 80, 90]
 
 
 @pytest.mark.parametrize("switch", ["true", "false"])
 def test_a_query_runs_whether_or_not_push_down_is_switched_on(stream: Stream, switch: str) -> None:
-    from gapless.spark.session import PUSH_DOWN
-
     stream.publish(range(20))
-    stream.spark.conf.set(PUSH_DOWN, switch)
-    try:
-        assert numbers(stream.load().where("symbol = 'IBM'")) == [0, 10]
-        assert numbers(stream.load()) == list(range(20))
-    finally:
-        stream.spark.conf.set(PUSH_DOWN, "true")
+    with switched(stream.spark, switch):
+        for asked in ("true", "false"):
+            assert numbers(stream.load(pushDown=asked).where("symbol = 'IBM'")) == [0, 10]
+            assert numbers(stream.load(pushDown=asked)) == list(range(20))
+
+
+@pytest.mark.parametrize("switch", ["true", "false"])
+def test_a_frame_may_be_used_again_and_stand_twice_in_a_query(stream: Stream, switch: str) -> None:
+    stream.publish(range(20))
+    with switched(stream.spark, switch):
+        frame = stream.load()
+        assert numbers(frame.where("symbol = 'IBM'")) == [0, 10]
+        assert numbers(frame) == list(range(20))
+        both = frame.where("symbol = 'S1'").union(frame.where("symbol = 'S2'"))
+        assert numbers(both) == [1, 2, 11, 12]
+
+
+def test_a_frame_has_the_same_rows_in_all_queries(stream: Stream) -> None:
+    stream.publish(range(20))
+    frame = stream.load()
+    assert numbers(frame) == list(range(20))
+    stream.publish(range(20, 30))
+    assert numbers(frame.where("n >= 15")) == list(range(15, 20))
+    assert numbers(stream.load().where("n >= 15")) == list(range(15, 30))
 
 
 def test_the_event_of_a_number_is_what_the_tests_think() -> None:

@@ -87,7 +87,8 @@ def test_a_pubend_whose_broker_is_no_server_is_read_through_another(filled: Stre
 
 
 def test_what_does_not_match_never_leaves_the_broker(filled: Stream) -> None:
-    source = GaplessSource({"servers": filled.servers, "columns": COLUMNS, "pubends": "quotes"})
+    options = {"servers": filled.servers, "columns": COLUMNS, "pubends": "quotes"}
+    source = GaplessSource({**options, "pushDown": "true"})
     reader = source.reader(source.schema())
     pushed: list[Predicate] = [EqualTo(("symbol",), "IBM")]
     assert list(reader.pushFilters(pushed)) == []
@@ -158,6 +159,7 @@ def test_sql_reads_it_without_any_registration(filled: Stream) -> None:
     ("options", "message"),
     [
         ({"filters": "x"}, "there is no option 'filters'; there are columns"),
+        ({"user": "x"}, "there is no option 'user': brokers ask for no credentials"),
         ({"filter": "price >"}, "option filter: expected a value after '>'"),
         ({"columns": "price DECIMAL"}, "option columns: 'price' cannot be 'DECIMAL'"),
         ({"pubends": "nothing"}, "there is no log of nothing; the overlay has orders, quotes"),

@@ -82,6 +82,17 @@ class Desk:
         """Ask for a write and wait until it is durable."""
         self.wait_for(self.ask(*changes))
 
+    def write_here(self, *changes: Change) -> bool:
+        """Have a write made durable in this thread if it can be, and wait; say whether it was."""
+        self._ticket += 1
+        self.storage.gather(Write(self._ticket, changes))
+        with self.storage._writing:
+            pass  # the writer, which may just have reported, has ended what it does after that
+        done = self.storage.flush(here=True)
+        self.written += [each.ticket for each in done]
+        self.wait_for(self._ticket)
+        return bool(done)
+
     def ask_fetch(
         self,
         pubend: PubendId,

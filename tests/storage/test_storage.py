@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gapless.core.errors import DamagedError, InUseError, NewerFormatError, StorageError
@@ -13,6 +14,7 @@ from gapless.core.machine import Fetched, Write, Written
 from gapless.messages.clients import Begin, BeginKind, Order
 from gapless.messages.overlay import PubendProperties
 from gapless.messages.records import (
+    AppendPacked,
     CommitRecord,
     Erase,
     HoldRecord,
@@ -32,6 +34,7 @@ from gapless.messages.records import (
 )
 from gapless.messages.requests import HoldId
 from gapless.storage import Storage
+from gapless.storage.inspection import list_logs
 from tests.storage.desk import ALL, PATIENCE_S, QUOTES, TRADES, Desk, append, execute, firsts, row
 
 HOST = ShbId("b", "c")
@@ -97,6 +100,17 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     with Desk(tmp_path) as desk:
         assert desk.fetch(TRADES).rows == (row(10, 14), row(20), large)
         assert desk.fetch(QUOTES).rows == (row(20, 29, QUOTES),)
+
+
+def test_a_row_that_is_packed_already_comes_back_like_any_other(tmp_path: Path) -> None:
+    plain = msgspec.structs.replace(row(10, 11), control_version=0)
+    pack = msgspec.msgpack.encode(plain.publications)
+    with Desk(tmp_path) as desk:
+        desk.write(AppendPacked(TRADES, 10, 11, plain.regime, plain.clock, pack), append(20))
+    with Desk(tmp_path) as desk:
+        assert desk.fetch(TRADES).rows == (plain, row(20))
+    (summary,) = list_logs(tmp_path)
+    assert (summary.rows, summary.events) == (2, 3)
 
 
 def test_a_fetch_gives_the_rows_that_touch_its_range(tmp_path: Path) -> None:

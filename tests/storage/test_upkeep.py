@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import gapless.storage.storage as storage_module
 from gapless.messages.records import LifeRecord, Store, Trim
-from gapless.storage import schema, upkeep
+from gapless.storage import schema, upkeep, wal
 from gapless.storage.schema import PAGE_BYTES, wal_path
 from tests.storage.desk import PATIENCE_S, TRADES, Desk, append, firsts
 
@@ -77,8 +76,8 @@ def rows_in_table(desk: Desk) -> int:
 
 
 def test_a_wal_that_has_grown_large_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage_module, "WAL_BYTES_MAX", 100_000)
-    monkeypatch.setattr(storage_module, "_LOOK_COMMITS", 1)
+    monkeypatch.setattr(wal, "WAL_BYTES_MAX", 100_000)
+    monkeypatch.setattr(wal, "_COPY_COMMITS", 1)
     cut = threading.Event()
     real = schema.cut_wal
     sizes: list[int] = []
@@ -88,9 +87,21 @@ def test_a_wal_that_has_grown_large_is_cut(tmp_path: Path, monkeypatch: pytest.M
         sizes.append(wal_path(tmp_path).stat().st_size)
         cut.set()
 
-    monkeypatch.setattr(storage_module, "cut_wal", watched)
+    monkeypatch.setattr(wal, "cut_wal", watched)
     with Desk(tmp_path) as desk:
         desk.write(append(1, size=200_000))
         assert cut.wait(PATIENCE_S)
         assert sizes[0] == 0
         assert firsts(desk.fetch(TRADES)) == [1]
+
+
+@pytest.mark.parametrize("here", [False, True])
+def test_the_wal_is_copied_back_now_and_then_so_that_it_starts_over(
+    tmp_path: Path, *, here: bool
+) -> None:
+    with Desk(tmp_path) as desk:
+        wait_for_upkeep(desk)
+        write = desk.write_here if here else desk.write
+        for tick in range(1, 3_001):
+            write(append(tick))
+        assert wal_path(tmp_path).stat().st_size < 1_000 * 4 * PAGE_BYTES

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import PubendId
-from gapless.messages import clients, operating, overlay, propagation, requests, staging, streams
+from gapless.messages import (
+    clients,
+    mobility,
+    operating,
+    overlay,
+    propagation,
+    requests,
+    staging,
+    streams,
+)
 from gapless.messages.overlay import Packet, SessionId
 from gapless.messages.streams import Frame, Piece, Publication
 from gapless.wire import (
@@ -45,7 +54,7 @@ def tagged(module: ModuleType) -> set[str]:
 
 def test_a_packet_may_carry_every_message_between_brokers() -> None:
     carried = {kind.__struct_config__.tag for kind in get_args(Message)}
-    defined = set().union(*map(tagged, (overlay, propagation, streams, requests)))
+    defined = set().union(*map(tagged, (overlay, propagation, streams, requests, mobility)))
     assert carried == defined - CARRIED_OTHERWISE
 
 

@@ -27,8 +27,9 @@ from gapless.audit.records import (
 from gapless.audit.writer import AuditWriter
 from gapless.core.ids import PubendId
 from gapless.core.machine import Event, Write, Written
+from gapless.delivery.packing import BarePublication, unpack_bare
 from gapless.messages import clients as said
-from gapless.messages.records import Append
+from gapless.messages.records import Append, AppendPacked
 from gapless.messages.streams import Publication
 
 __all__ = ["BrokerAudit"]
@@ -78,12 +79,17 @@ class BrokerAudit:
 
     def writing(self, write: Write) -> None:
         """Write down what goes to the disk; when this returns, the system has it."""
-        rows = [change.row for change in write.changes if type(change) is Append]
-        if rows:
-            self._writing[write.ticket] = [(row.pubend, row.last) for row in rows]
-            for row in rows:
-                for run in _runs(row.publications):
-                    self._published(row.pubend, run)
+        ends: list[tuple[PubendId, int]] = []
+        for change in write.changes:
+            if type(change) is Append:
+                ends.append((change.row.pubend, change.row.last))
+                for run in _runs(change.row.publications):
+                    self._published(change.row.pubend, run)
+            elif type(change) is AppendPacked:
+                ends.append((change.pubend, change.last))
+                self._published(change.pubend, unpack_bare(change.publications))
+        if ends:
+            self._writing[write.ticket] = ends
             self.writer.flush()
 
     def written(self, events: Iterable[Event]) -> None:
@@ -95,8 +101,8 @@ class BrokerAudit:
         for pubend, tick in stored.items():
             self.writer.add(Stored(pubend, tick))
 
-    def _published(self, pubend: PubendId, run: Sequence[Publication]) -> None:
-        attributes = [each.attributes for each in run] if self._with_attributes else None
+    def _published(self, pubend: PubendId, run: Sequence[Publication | BarePublication]) -> None:
+        attributes: Any = [each.attributes for each in run] if self._with_attributes else None
         ticks = [each.tick for each in run]
         first = run[0]
         self.writer.add(Published(pubend, first.publisher, first.sequence, ticks, attributes))

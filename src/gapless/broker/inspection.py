@@ -6,7 +6,7 @@ Nothing here changes anything, and no rule reads it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from gapless.core.ids import PubendId, ShbId
 from gapless.delivery.pubend import Pubend
@@ -78,6 +78,15 @@ def page(found: Iterable[T], size_of: Callable[[T], int]) -> tuple[tuple[T, ...]
     return tuple(taken), False
 
 
+class Detours(NamedTuple):
+    """How much goes another way than it should, because something is cut or down."""
+
+    sessions_relayed: int
+    feeds_bypassing: int
+    feeds_relayed: int
+    partitions: int
+
+
 class Inspection:
     """Answers what operators ask to see."""
 
@@ -125,6 +134,19 @@ class Inspection:
             log_bytes=sum(each.log_bytes for each in hosted.values() if isinstance(each, Pubend)),
             cache_bytes=broker.router.cached_bytes,
             marks=tuple(sorted(self._context.marks.items())),
+            **self.detours()._asdict(),
+        )
+
+    def detours(self) -> Detours:
+        """Count what goes around something."""
+        broker = self._broker
+        feeders = {each: broker.router.feeder(each) for each in broker.announcements.pubends()}
+        fed = [(pubend, feeder) for pubend, feeder in feeders.items() if feeder is not None]
+        return Detours(
+            sum(bool(broker.sessions.route(peer)) for peer in broker.sessions.open_peers()),
+            sum(broker.routing.is_bypass(pubend, feeder) for pubend, feeder in fed),
+            sum(not broker.sessions.is_direct(feeder) for _, feeder in fed),
+            len(broker.partitions.table()),
         )
 
     def _peers(self) -> list[PeerState]:
@@ -152,6 +174,7 @@ class Inspection:
                 each.brokers,
                 tuple(broker for broker in each.brokers if self._reaches(broker)),
                 each.neighbours,
+                self._relayed(each.brokers),
             )
             for each in shown
         )
@@ -162,6 +185,10 @@ class Inspection:
 
     def _reaches(self, broker: str) -> bool:
         return broker == self._context.identity.broker or self._broker.sessions.is_open(broker)
+
+    def _relayed(self, brokers: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        routes = ((broker, self._broker.sessions.route(broker)) for broker in brokers)
+        return tuple((broker, route) for broker, route in routes if route)
 
     # --- hosts of subscribers ------------------------------------------------------------------
 
@@ -221,6 +248,7 @@ class Inspection:
             known.version,
             known.path,
             _hosted(hosted) if isinstance(hosted, Pubend) else None,
+            self._broker.router.feeder(pubend),
         )
 
     # --- subscriptions -------------------------------------------------------------------------
@@ -282,6 +310,7 @@ def _strand(strand: Strand) -> StrandState:
     subscription, horizon = strand.subscription, strand.subend.horizon
     reached = strand.acked if subscription.durable else strand.frontier
     has_begun = strand.base is not None
+    is_waiting = strand.fault or not has_begun or strand.subend.feeder is None
     return StrandState(
         strand.pubend,
         strand.state.value,
@@ -290,5 +319,5 @@ def _strand(strand: Strand) -> StrandState:
         horizon,
         max(0, (horizon or 0) - reached) if has_begun else 0,
         len(strand.buffer),
-        strand.fault or (None if has_begun else subscription.reason(strand)),
+        subscription.reason(strand) if is_waiting else None,
     )

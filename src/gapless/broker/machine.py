@@ -50,6 +50,7 @@ from gapless.messages.clients import (
     RetireHost,
     Subscribe,
 )
+from gapless.messages.mobility import Superseded
 from gapless.messages.overlay import Announce, PartitionInfo, Quality, Retire, TableState
 from gapless.messages.records import (
     JoinRecord,
@@ -77,6 +78,7 @@ from gapless.messages.streams import (
     Unfed,
     Unreadable,
 )
+from gapless.mobility import Homes
 from gapless.overlay.announcements import Announcements
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.partitions import Partitions
@@ -221,6 +223,7 @@ class Broker:
         self.operators = Operators(self.host, self.calls)
         self.readers = Readers(self)
         self.inspection = Inspection(self)
+        self.homes = Homes(context, self.sessions, self.calls)
         for record in records:
             if isinstance(record, SubscriptionRecord):
                 self.calls.linger(restore(self.host, record))
@@ -298,8 +301,7 @@ class Broker:
             self.context.tell(client, Refused(request.request, damage))
             return
         if isinstance(request, ListPartitions):
-            entries = tuple(self.partitions.table())
-            self.context.tell(client, PartitionTable(request.request, entries))
+            self.context.tell(client, self._list_partitions(request))
             return
         rooms = (
             self.pubends,
@@ -312,6 +314,15 @@ class Broker:
         if not any(room.asked(client, request) for room in rooms):
             number = getattr(request, "request", 0)
             self.context.tell(client, Refused(number, f"{type(request).__name__} is no request"))
+
+    def _list_partitions(self, call: ListPartitions) -> PartitionTable:
+        dated = self.partitions.dated()
+        clock_less_now = self.context.clock - self.context.now
+        return PartitionTable(
+            call.request,
+            tuple(partition for partition, _ in dated),
+            tuple(since + clock_less_now for _, since in dated),
+        )
 
     def _damage_of(self, request: Any) -> str | None:
         """Say why a durable subscription cannot go on: to make it anew would write over it (P8)."""
@@ -355,6 +366,7 @@ class Broker:
         """A session has begun (R2)."""
         self.announcements.session_opened(peer, cell)
         self.retirements.session_opened(peer)
+        self.homes.session_opened(peer)
         self.partitions.session_opened(peer, cell)
         self.tables.session_opened(peer, cell)
         self.reports.session_opened(peer)
@@ -424,6 +436,8 @@ class Broker:
             case Retire(broker, cell, _):
                 if self.retirements.received(peer, message):
                     self.pubends.retire(ShbId(broker, cell))
+            case Superseded():
+                self.homes.received(peer, message)
             case PartitionInfo():
                 self.partitions.received(peer, message)
             case _:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
     from gapless.broker.machine import Broker
 
 __all__ = ["Readers"]
+
+_TEXTS_KEPT: Final = 256
+"""Filters of which the normal form is kept. Who reads a log repeats his with every part."""
+
+
+@lru_cache(maxsize=_TEXTS_KEPT)
+def _normal(text: str) -> str:
+    """Return the normal form of a filter; FilterError if it is none."""
+    return str(Filter(text))
 
 
 class Readers:
@@ -40,7 +50,7 @@ class Readers:
 
     def _fault_of(self, call: ReadLog) -> str | None:
         try:
-            Filter(call.filter)
+            _normal(call.filter)
         except FilterError as error:
             return str(error)
         damage = self._broker.refused.get(call.pubend)
@@ -81,7 +91,7 @@ class Readers:
         timer = self._context.after(2 * us(ms=self._context.parameters.retry_max_ms), give_up)
         errand = self._broker.requests.read(
             call.pubend,
-            str(Filter(call.filter)),
+            _normal(call.filter),
             max(0, call.low),
             call.high,
             hold=None,

@@ -112,6 +112,13 @@ class Routing:
         ]
         return sorted(found, key=lambda candidate: candidate.rank)
 
+    def is_bypass(self, pubend: PubendId, feeder: BrokerId) -> bool:
+        """Say whether a feeder is not of the next cell on the way: what lies between is passed by."""
+        known = self._announcements.get(pubend)
+        if known is None or known.direction is None:
+            return False
+        return self._neighbourhood.cell_of(feeder) != known.direction
+
     def _nearer(self, known: Known) -> list[list[BrokerId]]:
         """Return the brokers of the cells on the path, nearest first; at home only the pubend's."""
         if known.direction is None:

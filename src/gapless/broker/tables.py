@@ -77,6 +77,8 @@ class Tables:
             self.holdings.add_leaf(ShbId(peer, identity.cell))
         self._askers: dict[str, dict[BrokerId, None]] = {}
         """By direction, or leaf, who holds a copy of this broker's table in the present session."""
+        self._asked_at: dict[BrokerId, int] = {}
+        """When each source was asked last."""
         self._leaf_due = False
         self._flush_due = False
 
@@ -233,6 +235,7 @@ class Tables:
         want = edge.source(
             peer, cell, self._life_of(peer), self._direction(edge), self._context.now
         )
+        self._asked_at[peer] = self._context.now
         self._context.post(peer, want)
 
     def _direction(self, edge: Edge) -> str:
@@ -303,10 +306,18 @@ class Tables:
         edge = None if cell is None else self._edge_of(peer, cell)
         if edge is None or peer not in edge.sources():
             return
-        if not states:
+        if not states and self._has_had_time(peer):
             self._take_source(edge, peer)  # the asking itself was lost
         for state in states:
             self._note(edge, peer, edge.told(peer, state))
+
+    def _has_had_time(self, peer: BrokerId) -> bool:
+        """Say whether a source has had time to hear that it was asked.
+
+        The first that it says in a session it says before that; asked again, it would send again.
+        """
+        patience = us(ms=2 * self._context.parameters.heartbeat_ms)
+        return self._context.now - self._asked_at.get(peer, 0) >= patience
 
     # --- out-tables ----------------------------------------------------------------------------
 

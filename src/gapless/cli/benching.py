@@ -51,7 +51,7 @@ def bench(
     context: typer.Context,
     *,
     topology: Annotated[
-        str, typer.Option(metavar="TREE", help="line:3, star:5, tree:2x3 or a .toml file.")
+        str, typer.Option(metavar="TREE", help="line:3, star:5x2, tree:2x3 or a .toml file.")
     ] = "line:2",
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to publish.")] = 3.0,
     payload: Annotated[int, typer.Option(min=0, max=1_000_000, help="Bytes an event.")] = 100,

@@ -19,7 +19,7 @@ def demo(
     *,
     seconds: Annotated[float, typer.Option(min=2, help="How long quotes are published.")] = 40.0,
     topology: Annotated[
-        str, typer.Option(metavar="TREE", help="line:3, star:5, tree:2x3 or a .toml file.")
+        str, typer.Option(metavar="TREE", help="line:3, star:5x2, tree:2x3 or a .toml file.")
     ] = "tree:2x3",
     seed: Annotated[int, typer.Option(help="Of the quotes, and of when brokers are killed.")] = 1,
     rate: Annotated[float, typer.Option(min=1, help="Events a second, of all publishers.")] = 500.0,

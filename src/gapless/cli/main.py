@@ -29,6 +29,7 @@ import typer.core
 from gapless import __version__
 from gapless.cli import (
     benching,
+    chaotic,
     demonstrating,
     durable,
     lab,
@@ -110,6 +111,7 @@ _TOOLS = "Tools"
 app.command("up", rich_help_panel=_LOCAL)(local.up)
 app.command("broker", rich_help_panel=_LOCAL)(local.broker)
 app.command("demo", rich_help_panel=_LOCAL)(demonstrating.demo)
+app.command("chaos", rich_help_panel=_LOCAL)(chaotic.chaos)
 app.command("pub", rich_help_panel=_CLIENTS)(publishing.pub)
 app.command("sub", rich_help_panel=_CLIENTS)(subscribing.sub)
 app.command("status", rich_help_panel=_OPERATE)(showing.status)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from gapless.client import Session
+    from gapless.messages.clients import PartitionTable
     from gapless.messages.operating import (
         BrokerShown,
         PeerState,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         SubscriptionState,
         TopologyShown,
     )
+    from gapless.messages.overlay import Partition
 
 __all__ = [
     "connection",
@@ -93,6 +95,7 @@ def _broker_table(broker: BrokerShown) -> Table:
         ("hears", ", ".join(up) or "nobody"),
         ("does not hear", ", ".join(down) or "nobody it should"),
         ("too slow", ", ".join(slow) or "nobody"),
+        ("goes around", _detours(broker)),
         (
             "subscriptions",
             f"{broker.subscriptions:,} ({connected}), {counted(broker.clients, 'client')}",
@@ -105,8 +108,26 @@ def _broker_table(broker: BrokerShown) -> Table:
     return facts(rows)
 
 
+def _detours(broker: BrokerShown) -> str:
+    """What takes another way than it should, and how many partitions there are."""
+    parts = [
+        counted(broker.feeds_bypassing, "stream") + " past cells that are not reached",
+        counted(broker.feeds_relayed, "stream") + " over relays",
+    ]
+    numbers = (broker.feeds_bypassing, broker.feeds_relayed)
+    found = [part for part, number in zip(parts, numbers, strict=True) if number]
+    if broker.partitions:
+        found.append(counted(broker.partitions, "partition") + " known: see gapless partitions")
+    return ", ".join(found) or "nothing"
+
+
 def _heard(peer: PeerState) -> str:
-    return f"{peer.broker} (over {', '.join(peer.via)})" if peer.via else peer.broker
+    return f"{peer.broker}{_over(peer.via)}"
+
+
+def _over(relays: Sequence[str]) -> str:
+    """Which brokers a session goes over, if it does."""
+    return f" (over {', '.join(relays)})" if relays else ""
 
 
 def _pubend_table(pubends: list[PubendState], clock: int) -> Table:
@@ -179,13 +200,16 @@ def _tree(shown: TopologyShown, cells: list[Any]) -> Tree:
     branches: dict[str, Tree] = {}
     for cell in cells:  # nearest first
         label = Text(cell.cell, style="bold")
+        relayed = dict(cell.relayed)
         for broker in cell.brokers:
             style = "green" if broker in cell.reached else "red"
+            style = "yellow" if broker in relayed else style
             label.append(f"  {broker}", style=style)
             if broker == shown.broker:
                 label.append(" (this one)", style="dim")
             elif broker not in cell.reached:
                 label.append(" (not heard)", style="dim")
+            label.append(_over(relayed.get(broker, ())), style="dim")
         parents = [branches[each] for each in cell.neighbours if each in branches]
         branches[cell.cell] = parents[0].add(label) if parents else Tree(label)
         beyond = len([each for each in cell.neighbours if each not in known])
@@ -279,7 +303,11 @@ def partitions(
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
-    """List the cells that cannot be reached, as far as a broker has heard."""
+    """List the cells that cannot be reached, as far as a broker has heard.
+
+    A partition is named by who found it and a number. A broker finds one when its last session to a
+    cell dies, and tells those within 2δ cells; it is gone when a cell of it is reached again.
+    """
     from gapless.messages.clients import ListPartitions
 
     settle(context, as_json=as_json)
@@ -287,14 +315,26 @@ def partitions(
     async def ask(session: Session) -> Any:
         return await session.request(ListPartitions(0), changes=False)
 
-    entries = talk(to, ask, deadline=deadline).entries
+    table: PartitionTable = talk(to, ask, deadline=deadline)
+    since = table.since or (0,) * len(table.entries)  # an older broker does not say
+    found = [*zip(table.entries, since, strict=True)]
     if as_json:
-        print_json(records(entries))
-    elif not entries:
+        shown = [{"pid": pid_of(each), **records(each), "since": at or None} for each, at in found]
+        print_json(shown)
+    elif not found:
         console().print("no partitions: every cell that this broker watches can be reached")
     else:
-        rows = [(each.detector, str(each.counter), ", ".join(each.cells)) for each in entries]
-        console().print(listing("seen by", "number", "cells that it cannot reach", rows=rows))
+        rows = [
+            (pid_of(each), each.detector, ", ".join(each.cells), moment(at) if at else "")
+            for each, at in found
+        ]
+        columns = ("partition", "seen by", "cells that it cannot reach", "since")
+        console().print(listing(*columns, rows=rows))
+
+
+def pid_of(partition: Partition) -> str:
+    """How people name a partition: who found it, and which of its partitions it is."""
+    return f"{partition.detector}/{partition.counter}"
 
 
 def retire(

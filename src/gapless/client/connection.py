@@ -26,9 +26,6 @@ __all__ = ["Connection", "Owner"]
 _SILENT_BEATS: Final = 4
 """After so many times without a sign of the broker the connection is given up."""
 
-_GREETING_S: Final = 10.0
-"""How long a broker that accepted the connection may take to greet."""
-
 _BEAT: Final = bytes(CLIENT_REQUESTS.encode(Beat()))
 
 
@@ -48,8 +45,10 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     """Speaks frames with one broker and decides nothing."""
 
-    def __init__(self, name: str, owner: Owner) -> None:
+    def __init__(self, name: str, owner: Owner, greeting_s: float = 10.0) -> None:
+        """``greeting_s`` is how long a broker that accepted the connection may take to greet."""
         self._name = name
+        self._greeting_s = greeting_s
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._splitter = Splitter()
@@ -57,8 +56,9 @@ class Connection(asyncio.Protocol):
         self._over = False
         self._heard = self._spoke = True
         self._silent = 0
+        self.fell_silent = False
+        """Whether it was given up because the broker said nothing any more."""
         self._timer: asyncio.TimerHandle | None = None
-        self._frames: list[bytearray] = []
 
     # --- the transport -------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
             return
         transport.write(encode_greeting(Introduce(Role.CLIENT, self._name)))
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(_GREETING_S, self._not_greeted)
+        self._timer = loop.call_later(self._greeting_s, self._not_greeted)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
@@ -119,7 +119,8 @@ class Connection(asyncio.Protocol):
     # --- signs of life -------------------------------------------------------------------------
 
     def _not_greeted(self) -> None:
-        self.abort(f"no greeting within {_GREETING_S:g} s; is there a broker?")
+        self.fell_silent = True
+        self.abort(f"no greeting within {self._greeting_s:g} s; is there a broker?")
 
     def _set_timer(self, welcome: Welcome) -> None:
         if self._timer is not None:
@@ -135,6 +136,7 @@ class Connection(asyncio.Protocol):
         self._silent = 0 if self._heard else self._silent + 1
         self._spoke = self._heard = False
         if self._silent >= 2 * _SILENT_BEATS:
+            self.fell_silent = True
             self.abort("nothing was heard of the broker for too long")
         else:
             self._set_timer(self._welcome)
@@ -142,26 +144,19 @@ class Connection(asyncio.Protocol):
     # --- sending and ending ----------------------------------------------------------------------
 
     def send(self, request: Any) -> None:
-        """Send a request, with all others of this turn of the loop in one write."""
-        frame = CLIENT_REQUESTS.encode(request)
-        if self._over:
-            return
-        if not self._frames:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._frames.append(frame)
+        """Send a request."""
+        self._write(CLIENT_REQUESTS.encode(request))
 
-    def _flush(self) -> None:
-        frames, self._frames = self._frames, []
-        if frames and self._transport is not None:
+    def _write(self, frame: bytearray) -> None:
+        if not self._over and self._transport is not None:
             self._spoke = True
-            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+            self._transport.write(frame)
 
     def close(self, farewell: Farewell, reason: str) -> None:
         """Say why and end; what was sent before still goes out."""
         if self._over:
             return
-        self._frames.append(encode_greeting(Goodbye(farewell, reason[:1_000])))
-        self._flush()
+        self._write(encode_greeting(Goodbye(farewell, reason[:1_000])))
         self._end(reason)
         if self._transport is not None:
             self._transport.close()
@@ -176,7 +171,6 @@ class Connection(asyncio.Protocol):
         if self._over:
             return
         self._over = True
-        self._frames.clear()
         if self._timer is not None:
             self._timer.cancel()
         self._owner.closed(self, reason, farewell)

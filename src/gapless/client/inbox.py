@@ -4,6 +4,11 @@ Theory of operation. Over each new connection the subscription is asked for agai
 name, from what was received; what waits to be handed out is kept. So nothing is lost and nothing
 comes twice, whatever connection it came on.
 
+A durable subscription lives at one broker, its home. If that is out of reach for too long, the link goes
+to another; there the subscription is asked for with the token of its home, and lives on from what was
+received (:mod:`gapless.mobility`). If a filter change was under way, or its position not reached yet, the
+new filter may govern from before that position, as for a subscription that is not durable.
+
 States::
 
     NEW --asked and answered--> STARTED --connection lost--> ASKED AGAIN --answered--> STARTED
@@ -18,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gapless.client.link import Link, refusal
 from gapless.client.prefetch import Prefetch
@@ -35,6 +40,7 @@ from gapless.messages.clients import (
     Delivery,
     Ended,
     Gap,
+    Home,
     Order,
     PositionTuple,
     Progress,
@@ -50,6 +56,9 @@ if TYPE_CHECKING:
     from gapless.audit.clients import ClientAudit, SubscriptionAudit
 
 __all__ = ["Inbox"]
+
+_MOVE_S: Final = 0.5
+"""How long to wait before a broker is asked again that has an old form of a subscription."""
 
 
 class Inbox:
@@ -78,6 +87,8 @@ class Inbox:
         self._settings = settings
         self._on_end = on_end
         self._audit: SubscriptionAudit | None = None
+        self._home: Home | None = None
+        """Of a durable one: where it lives, to be shown at another broker (MV-13)."""
         self._seeks = 0
         """How often an operator had moved it when it was last answered."""
         self._floor: dict[PubendId, Tick] = {}
@@ -85,7 +96,7 @@ class Inbox:
         self._earliest: set[PubendId] = set()
         """Streams that go on with the oldest that the log has: what it has lost is no gap."""
         self._acked: dict[PubendId, Tick] = {}
-        self._arrived: asyncio.Future[None] | None = None
+        self._waiters: set[asyncio.Future[None]] = set()
 
     # --- the beginning and the end -------------------------------------------------------------
 
@@ -126,17 +137,20 @@ class Inbox:
             raise self.error
 
     def _wake(self) -> None:
-        if self._arrived is not None and not self._arrived.done():
-            self._arrived.set_result(None)
-        self._arrived = None
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def arrival(self) -> None:
         """Wait until something has come, or it is over."""
         if self.link is None:
             raise ClosedError("open the subscription with 'async with' first")
-        if self._arrived is None:
-            self._arrived = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._arrived)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
 
     # --- what the broker is told ---------------------------------------------------------------
 
@@ -198,6 +212,7 @@ class Inbox:
             credit,
             settings.expiry_s,
             self._seeks,
+            self._home,
         )
         self.link.ask(request, self._subscribed)
 
@@ -209,7 +224,12 @@ class Inbox:
 
     def _subscribed(self, notice: Any) -> None:
         if isinstance(notice, Refused):
-            self.end(refusal(notice))
+            if notice.home is not None:
+                self._move_here(notice.home)
+            elif notice.cause is Cause.TRY_LATER and self.is_started:
+                self._ask_again_later()
+            else:
+                self.end(refusal(notice))
             return
         answer: Subscribed = Link.expect(notice, Subscribed)
         if self.is_started and answer.seeks != self._seeks:
@@ -217,6 +237,7 @@ class Inbox:
             self.end(TakenOverError(_moved(self.name)))
             return
         self._seeks = answer.seeks
+        self._home = answer.home
         for pubend, tick in answer.position:
             self._begin_at(pubend, tick)
         if self._audit is not None and self.link is not None and self.link.welcome is not None:
@@ -231,6 +252,20 @@ class Inbox:
         if self._acked and self.link is not None:
             self.link.say(Ack(self.name, tuple(self._acked.items())))
         self._wake()
+
+    def _move_here(self, home: Home) -> None:
+        """Go on here: the subscription had moved before, and the answer that said so was lost."""
+        self._home = home
+        self.link_up()
+
+    def _ask_again_later(self) -> None:
+        """Ask again: this broker has not heard yet that the subscription has moved."""
+
+        def again() -> None:
+            if not self.is_over and self.link is not None and self.link.is_up:
+                self.link_up()
+
+        asyncio.get_running_loop().call_later(_MOVE_S, again)
 
     def _begin_at(self, pubend: PubendId, tick: Tick) -> None:
         if pubend not in self._floor:
@@ -280,6 +315,9 @@ class Inbox:
 
     def told(self, notice: Started | Stalled | Progress | Gap | Ended) -> None:
         """Take what the broker says of the subscription itself."""
+        if isinstance(notice, Ended) and notice.home is not None:
+            self._move_here(notice.home)
+            return
         if isinstance(notice, Ended):
             # what waits here was not acknowledged: it is for whoever has the subscription now
             kind = TooSlowError if notice.cause is Cause.TOO_SLOW else TakenOverError

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -54,8 +54,12 @@ _FATAL: Final = {Farewell.NO_COMMON_VERSION, Farewell.NOT_EXPECTED}
 _OF_SUBSCRIPTIONS: Final = frozenset({Delivery, Started, Stalled, Progress, Gap, Ended})
 """Notices that name a subscription and no request."""
 
-_DIAL_S: Final = 5.0
-"""How long an address may take to accept a connection before the next one is tried."""
+_PATIENCE_S: Final = 10.0
+"""How long an address may take to accept a connection, and as long again to greet."""
+
+_AMONG_OTHERS_S: Final = 2.5
+"""The same, in a first round, where there are other addresses: one that hangs must not use up the time
+in which another would have answered. It doubles from round to round, in case all are slow."""
 
 
 class User(Protocol):
@@ -118,6 +122,7 @@ class Link:
         numbers: Numbers,
         *,
         broker: str | None = None,
+        flee_after: float = 0.0,
     ) -> None:
         self.numbers = numbers
         self.welcome: Welcome | None = None
@@ -131,6 +136,9 @@ class Link:
         self._addresses = addresses
         self._options = options
         self._broker = broker
+        self._flee_after = flee_after
+        """For so many seconds after a loss only the address is tried that answered last."""
+        self._lost_at = 0.0
         self._random = Random(options.seed)  # noqa: S311  # for waits, not for secrets
         self._connection: Connection | None = None
         self._asked: dict[int, Callable[[Any], None]] = {}
@@ -139,6 +147,8 @@ class Link:
         self._waiting: set[asyncio.Future[Any]] = set()
         """Calls that wait for an answer on this connection."""
         self._dialled = addresses[0]
+        self._silent: Address | None = None
+        """Where a broker fell silent, if that was the last thing that went wrong."""
         self._changed: asyncio.Future[None] | None = None
         """Done when the link goes up, down or is over."""
         self._error: GaplessError | None = None
@@ -149,7 +159,9 @@ class Link:
     def start(self) -> None:
         """Begin to connect."""
         assert self._task is None
-        self._task = asyncio.get_running_loop().create_task(self._keep())
+        loop = asyncio.get_running_loop()
+        self._lost_at = loop.time()
+        self._task = loop.create_task(self._keep())
 
     async def close(self, error: GaplessError) -> None:
         """End; who still waits gets the error."""
@@ -202,8 +214,10 @@ class Link:
             backoff, loop = self._options.backoff, asyncio.get_running_loop()
             waits = backoff.waits(self._random)
             while self._error is None:
-                while not await self._round():  # noqa: ASYNC110  # nothing would set an event
+                patience = _PATIENCE_S if len(self._addresses) == 1 else _AMONG_OTHERS_S
+                while not await self._round(patience):
                     await asyncio.sleep(next(waits))
+                    patience = min(2 * patience, _PATIENCE_S)
                 since = loop.time()
                 while self.is_up:
                     await self.change()
@@ -212,26 +226,33 @@ class Link:
                 # also after a connection that worked: a broker that turns us away is not stormed
                 await asyncio.sleep(next(waits))
 
-    async def _round(self) -> bool:
+    async def _round(self, patience: float) -> bool:
         """Try all addresses once; say whether one is greeted."""
         for address in self._in_order():
-            if self._error is not None or await self._try(address):
+            if self._error is not None or await self._try(address, patience):
                 return True
         return False
 
-    def _in_order(self) -> Iterator[Address]:
-        if self.address is not None:
-            yield self.address
-        yield from (each for each in self._addresses if each != self.address)
+    def _in_order(self) -> list[Address]:
+        """Return the address that answered last, then, unless that is to be waited for, the others.
 
-    async def _try(self, address: Address) -> bool:
+        One that fell silent comes last. A process that died refuses at once, but one that hangs, or
+        is cut off, still costs the whole patience for a greeting, while another broker would do.
+        """
+        lost_for = asyncio.get_running_loop().time() - self._lost_at
+        if self.address is not None and lost_for < self._flee_after:
+            return [self.address]
+        known = self._addresses if self.address is None else (self.address, *self._addresses)
+        return sorted(dict.fromkeys(known), key=lambda address: address == self._silent)
+
+    async def _try(self, address: Address, patience: float) -> bool:
         name = self._options.name
-        made = Connection(name, self)
+        made = Connection(name, self, patience)
         self._connection = made
         self._dialled = address
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(_DIAL_S):
+            async with asyncio.timeout(patience):
                 await loop.create_connection(lambda: made, address.host, address.port)
         except (OSError, ValueError) as error:  # a host that can be no name is the latter
             if self._connection is made:
@@ -283,8 +304,11 @@ class Link:
         if connection is not self._connection:
             return
         self._connection = None
+        self._silent = self._dialled if connection.fell_silent else None
         self.trouble = f"{self._dialled}: {reason}"
         was_up, self.welcome = self.welcome is not None, None
+        if was_up:
+            self._lost_at = asyncio.get_running_loop().time()
         self._stop_waiting()
         if was_up:
             for user in [*self._users]:

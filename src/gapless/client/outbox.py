@@ -150,7 +150,11 @@ class Outbox:
         """Add an event; return its batch, and its index there."""
         batch = self._batch_for(1, len(event))
         index = batch.add(event)
-        self._added(1)
+        self.held += 1
+        if self.sent or self._is_pumping:
+            self._pump_soon()
+        else:
+            self._pump()  # it is alone
         return batch, index
 
     def add_all(self, events: list[bytes]) -> tuple[Batch, range]:
@@ -158,7 +162,8 @@ class Outbox:
         size = sum(map(len, events))
         batch = self._batch_for(len(events), size)
         indices = batch.add_all(events, size)
-        self._added(len(events))
+        self.held += len(events)
+        self._pump_soon()
         return batch, indices
 
     def take_out(self, batch: Batch, index: int) -> bool:
@@ -179,8 +184,8 @@ class Outbox:
         self.queue.append(batch)
         return batch
 
-    def _added(self, count: int) -> None:
-        self.held += count
+    def _pump_soon(self) -> None:
+        """Send together what is added in this turn of the loop."""
         if not self._is_pumping:
             self._is_pumping = True
             asyncio.get_running_loop().call_soon(self._pump)

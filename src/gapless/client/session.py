@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from pathlib import Path
+from random import Random
 from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import uuid4
@@ -21,7 +22,7 @@ from gapless.audit.options import AuditOptions
 from gapless.client.addresses import Address, parse_addresses
 from gapless.client.event import Event
 from gapless.client.link import Link, Numbers
-from gapless.client.options import DEADLINE_S, Backoff, Options, Unset, chosen
+from gapless.client.options import DEADLINE_S, FLEE_AFTER_S, Backoff, Options, Unset, chosen
 from gapless.client.position import pubend_id
 from gapless.client.publisher import INFLIGHT_MAX, Publisher
 from gapless.client.reading import read_log
@@ -32,6 +33,7 @@ from gapless.content.filter import Filter
 from gapless.core.errors import (
     ClosedError,
     ConnectionLostError,
+    DeadlineError,
     ElsewhereError,
     GaplessError,
     UsageError,
@@ -62,13 +64,16 @@ def connect(
     deadline: float | None = DEADLINE_S,
     connect_deadline: float | None = 10.0,
     backoff: Backoff = Backoff(),  # noqa: B008
+    flee_after: float | None = FLEE_AFTER_S,
     audit: AuditOptions | str | Path | None = None,
 ) -> Session:
     """Return a session with the brokers at ``gapless://host:port,host:port``, to be entered.
 
     ``deadline`` is how many seconds a call may take that gives none of its own; None is for ever.
     ``connect_deadline`` is for the first connection. One that is lost later is made again, with
-    growing waits (``backoff``), for as long as the session lasts. With ``audit``, a directory, what is
+    growing waits (``backoff``), for as long as the session lasts. If several brokers are named, a durable
+    subscription whose broker is out of reach for ``flee_after`` seconds goes on at another, from what was
+    received; with None it waits. With ``audit``, a directory, what is
     published and received is written down there (:mod:`gapless.audit`).
 
     >>> import asyncio, gapless
@@ -97,6 +102,7 @@ def connect(
         deadline=deadline,
         connect_deadline=connect_deadline,
         backoff=backoff,
+        flee_after=chosen(flee_after, None),
         audit=None if audit is None else AuditOptions.of(audit),
         audit_name=name or "client",
     )
@@ -113,6 +119,9 @@ class Session:
         self._token = uuid4().hex[:12]
         self._count = 0
         self._homes: dict[str, Link] = {}
+        """Links that stay with a broker, by its name."""
+        self._shelters: dict[str, Link] = {}
+        """Links of durable subscriptions, by the broker they began with, which they may flee from."""
         self._open: dict[Publisher | Subscription, None] = {}
         self._is_begun = False
         self._is_over = False
@@ -169,7 +178,7 @@ class Session:
                 await each.close(done=False)
         error = ClosedError("the session was closed")
         try:
-            for link in (self.main, *self._homes.values()):
+            for link in (self.main, *self._homes.values(), *self._shelters.values()):
                 await link.close(error)
         finally:
             if self.audit is not None:
@@ -209,9 +218,32 @@ class Session:
         self._check_open()
         if not durable or self.has_one_address:
             return self.main
+        if self._options.flee_after is None:
+            return await self._pinned()
+        welcome = await self.main.up()
+        assert self.main.address is not None
+        return self._shelter(welcome.broker, self.main.address, self._options.flee_after)
+
+    async def _pinned(self) -> Link:
+        """Return a link that stays with the broker that the session is connected to now."""
+        self._check_open()
+        if self.has_one_address:
+            return self.main
         welcome = await self.main.up()
         assert self.main.address is not None
         return self._home(welcome.broker, self.main.address)
+
+    def _shelter(self, broker: str, address: Address, flee_after: float) -> Link:
+        """Return a link that stays with one broker for as long as that is to be hoped for."""
+        link = self._shelters.get(broker)
+        if link is None:
+            others = [each for each in self._addresses if each != address]
+            addresses = (address, *others)
+            link = Link(addresses, self._options, self._numbers, flee_after=flee_after)
+            link.address = address
+            self._shelters[broker] = link
+            link.start()
+        return link
 
     def _home(self, broker: str, address: Address) -> Link:
         """Return the link to one broker, which stays with it."""
@@ -227,35 +259,52 @@ class Session:
         self._check_open()
         if self.has_one_address:
             return self.main, await self.main.call(request, deadline)
+        home = ""
         try:
             async with asyncio.timeout(deadline):
-                link = await self.link_for(durable=True)
+                link = await self._pinned()
                 try:
                     return link, await link.call(request, deadline)
                 except ElsewhereError as error:
+                    home = error.broker
                     link = await self._find(error)
                     return link, await link.call(request, deadline)
         except TimeoutError:
+            if home and home not in self._homes:
+                raise DeadlineError(
+                    f"{type(request).__name__} was not done within {deadline:g} s: "
+                    f"the broker {home} has it, and cannot be reached"
+                ) from None
             raise self.main.late(type(request).__name__, deadline, sent=False) from None
 
     async def _find(self, elsewhere: ElsewhereError) -> Link:
-        """Return a link to the broker that a refusal names, if one of the addresses is its."""
+        """Return a link to the broker that a refusal names, if one of the addresses is its.
+
+        While some address does not answer it may be that one's: it is waited for.
+        """
         found = self._homes.get(elsewhere.broker)
         if found is not None:
             return found
-        for address in self._addresses:
-            link = Link((address,), self._options, self._numbers)
-            link.start()
-            try:
-                async with asyncio.timeout(1.0):
-                    welcome = await link.up()
-            except (TimeoutError, GaplessError):
-                continue
-            finally:
-                await link.close(ClosedError("a look at who is there"))
-            if welcome.broker == elsewhere.broker:
-                return self._home(elsewhere.broker, address)
-        raise elsewhere
+        waits = self._options.backoff.waits(Random(self._options.seed))  # noqa: S311
+        while True:
+            names = [await self._name_at(address) for address in self._addresses]
+            if elsewhere.broker in names:
+                return self._home(elsewhere.broker, self._addresses[names.index(elsewhere.broker)])
+            if None not in names:
+                raise elsewhere
+            await asyncio.sleep(next(waits))
+
+    async def _name_at(self, address: Address) -> str | None:
+        """Return which broker is at an address; None if none greets soon."""
+        link = Link((address,), self._options, self._numbers)
+        link.start()
+        try:
+            async with asyncio.timeout(1.0):
+                return (await link.up()).broker
+        except (TimeoutError, GaplessError):
+            return None
+        finally:
+            await link.close(ClosedError("a look at who is there"))
 
     # --- publishing and subscribing --------------------------------------------------------------
 
@@ -381,7 +430,7 @@ class Session:
 
     async def unsubscribe(self, durable: str, *, deadline: float | Unset | None = _UNSET) -> None:
         """End a durable subscription of the broker that this session is connected to."""
-        link = await self.link_for(durable=True)
+        link = await self._pinned()
         answer = await link.call(Unsubscribe(0, durable), chosen(deadline, self._options.deadline))
         Link.expect(answer, Unsubscribed)
 

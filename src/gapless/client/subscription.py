@@ -3,8 +3,8 @@
 Here is what a program calls. What the broker is asked for over every connection, and what has come, is
 in the :mod:`.inbox`.
 
-A durable subscription is also kept by its broker, which is why it stays at that broker; one that is
-not durable goes on wherever the session connects.
+A durable subscription is also kept by its broker, and stays there as long as that can be hoped for; one
+that is not durable goes on wherever the session connects.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from gapless.core.errors import (
     RefusedError,
     UsageError,
 )
+from gapless.core.ids import PubendId
 from gapless.messages.clients import (
     Begin,
     BeginKind,
@@ -42,6 +43,7 @@ from gapless.messages.clients import (
     Unsubscribe,
     Unsubscribed,
 )
+from gapless.messages.operating import ShowSubscription, SubscriptionShown
 
 if TYPE_CHECKING:
     from gapless.client.session import Session
@@ -177,6 +179,26 @@ class Subscription:
         """
         return self._inbox.waiting
 
+    async def ask_waiting(self, *, deadline: float | Unset | None = _NO_DEADLINE) -> dict[str, str]:
+        """Ask the broker of which pubends nothing can come now, and why.
+
+        Beside what ``waiting`` tells, these are streams that had begun and are cut off: no broker on
+        the way to their pubend can be reached. Nothing of them is lost; they go on when it can.
+        """
+        link, seconds = self._opened(), chosen(deadline, self._settings.deadline)
+        found: dict[str, str] = {}
+        after: PubendId | None = None
+        while True:
+            call = ShowSubscription(0, self.name, after)
+            answer = await link.call(call, seconds, changes=False)
+            shown = Link.expect(answer, SubscriptionShown).entry
+            for strand in shown.strands:
+                after = strand.pubend
+                if strand.waiting is not None:
+                    found[str(after)] = strand.waiting
+            if not (shown.strands and shown.strands_left_out):
+                return found
+
     def _opened(self) -> Link:
         self._inbox.check()
         if self._inbox.link is None:
@@ -227,29 +249,35 @@ class Subscription:
         """
         if most is not None and most < 1:
             raise UsageError(f"a batch has at least one event; {most} cannot be the most")
+        most = self._prefetch.bound if most is None else most
         seconds = chosen(deadline, self._settings.deadline)
-        inbox, prefetch = self._inbox, self._prefetch
         if self._auto:
             self._note_done()
         try:
+            if seconds is None:
+                return await self._batch(most)
             async with asyncio.timeout(seconds):
-                while True:
-                    found = prefetch.pop_many(prefetch.bound if most is None else most)
-                    if found:
-                        inbox.give_credit()
-                        return found
-                    if prefetch.queue:
-                        lost = prefetch.pop()
-                        assert isinstance(lost, Lost)
-                        self._meet(lost)
-                    elif inbox.error is not None:
-                        self._stop(inbox.error)
-                    else:
-                        await inbox.arrival()
+                return await self._batch(most)
         except TimeoutError:
             raise DeadlineError(f"no event came within {seconds:g} s") from None
         except StopAsyncIteration:
             return []
+
+    async def _batch(self, most: int) -> list[Event]:
+        inbox, prefetch = self._inbox, self._prefetch
+        while True:
+            found = prefetch.pop_many(most)
+            if found:
+                inbox.give_credit()
+                return found
+            if prefetch.queue:
+                lost = prefetch.pop()
+                assert isinstance(lost, Lost)
+                self._meet(lost)
+            elif inbox.error is not None:
+                self._stop(inbox.error)
+            else:
+                await inbox.arrival()
 
     async def batches(self, most: int | None = None) -> AsyncIterator[list[Event]]:
         """Give all events that are there, again and again, as lists of at most so many."""

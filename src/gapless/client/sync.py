@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, Self
 from gapless.audit.options import AuditOptions
 from gapless.client.batches import Receipt
 from gapless.client.event import Event
-from gapless.client.options import DEADLINE_S, Backoff, Unset
+from gapless.client.options import DEADLINE_S, FLEE_AFTER_S, Backoff, Unset
 from gapless.client.portal import Portal
 from gapless.client.position import Position
 from gapless.client.publisher import INFLIGHT_MAX, EventLike, Publisher
@@ -48,6 +48,7 @@ def connect_sync(
     deadline: float | None = DEADLINE_S,
     connect_deadline: float | None = 10.0,
     backoff: Backoff = Backoff(),  # noqa: B008
+    flee_after: float | None = FLEE_AFTER_S,
     audit: AuditOptions | str | Path | None = None,
 ) -> SyncSession:
     """Return a session whose calls wait, to be entered with ``with``. See :func:`gapless.connect`.
@@ -69,6 +70,7 @@ def connect_sync(
         deadline=deadline,
         connect_deadline=connect_deadline,
         backoff=backoff,
+        flee_after=flee_after,
         audit=audit,
     )
     return SyncSession(session)
@@ -458,6 +460,10 @@ class SyncSubscription:
     def waiting(self) -> dict[str, str]:
         """Pubends of which nothing can come now, and why."""
         return dict(self._subscription.waiting)
+
+    def ask_waiting(self, *, deadline: float | Unset | None = _UNSET) -> dict[str, str]:
+        """Ask the broker of which pubends nothing can come now, and why; also those cut off."""
+        return self._portal.run(self._subscription.ask_waiting(deadline=deadline))
 
     @property
     def filter(self) -> Filter:

@@ -86,9 +86,12 @@ class EarlyHosts:
             if shb not in self._claimed and claim(shb) is not None:
                 self._claimed[shb] = now
 
-    def widened(self) -> None:
-        """The pubend advertises more: who knew it before has not heard of that."""
-        for shb in self._claimed:
+    def widened(self, now: int) -> None:
+        """The pubend advertises more: who knew it before has not heard of that.
+
+        What was noted of those who heard of it only now stays: they may be about to ask for it.
+        """
+        for shb in [each for each in self._claimed if self._is_settled(each, now)]:
             self._known.pop(shb, None)
             self._awaited.pop(shb, None)
             self._unsaved.pop(shb, None)

@@ -20,7 +20,7 @@ from gapless.core.ticks import Tick
 from gapless.delivery.knowledge import content_bytes
 from gapless.messages.streams import Piece
 
-__all__ = ["LogSize", "row_bytes"]
+__all__ = ["LogSize", "packed_bytes", "row_bytes"]
 
 PARTS: Final = 64
 """Into so many parts marks divide a log at its limit; release is counted a part at a time."""
@@ -38,6 +38,11 @@ NAMED_MAX: Final = 3
 def row_bytes(piece: Piece) -> int:
     """Return about how many bytes a batch takes in a log."""
     return ROW_BYTES + PUBLICATION_BYTES * len(piece.publications) + content_bytes(piece)
+
+
+def packed_bytes(pack: bytes) -> int:
+    """Return the same for publications that are packed."""
+    return ROW_BYTES + len(pack)
 
 
 class LogSize:

@@ -1,29 +1,28 @@
 """Parts of a log that stay as they were written: cut, filtered and counted without being decoded.
 
 A *pack* is an array of publications in msgpack, as a row of the log has it. Whoever reads everything
-gets packs as they are. Where a filter chooses, only what it asks about is decoded: the attributes that
-it names. What is chosen is copied.
+gets packs as they are. Where a filter chooses, a sieve (:mod:`.survey`) lets fall what cannot match and
+passes what does; only what is in doubt is decoded and asked. What is chosen is copied.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
-from msgspec import defstruct
-from msgspec.structs import astuple
+import numpy as np
 
 from gapless.content.filter import Filter
-from gapless.content.spans import points
 from gapless.content.values import Value
-from gapless.content.valueset import NOTHING
 from gapless.core.ticks import Tick
-from gapless.messages.records import LogRow, PackedRow
+from gapless.delivery.survey import Sieve, Survey
+from gapless.messages.records import AppendPacked, LogRow, PackedRow
 from gapless.messages.streams import Publication
 
 __all__ = [
+    "BarePublication",
     "Picked",
     "Picker",
     "pack",
@@ -31,13 +30,10 @@ __all__ = [
     "packed_ticks",
     "ticks_of",
     "unpack",
+    "unpack_bare",
+    "unpack_row",
     "unpack_ticks",
 ]
-
-_Places: TypeAlias = Callable[[bytes], list[int]]
-
-_NAMES_MAX: Final = 16
-"""Attributes of a filter that are decoded one by one; where it names more, all are."""
 
 
 class _Timed(msgspec.Struct, array_like=True, gc=False):
@@ -55,12 +51,22 @@ class _Bare(msgspec.Struct, array_like=True, gc=False):
     attributes: dict[str, Value]
 
 
+class BarePublication(msgspec.Struct, array_like=True, gc=False):
+    """A publication without its payload, whose attributes are passed on as they are."""
+
+    tick: Tick
+    publisher: str
+    sequence: int
+    attributes: msgspec.Raw
+
+
 _EVERYTHING: Final = Filter("TRUE")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _publications: Final = msgspec.msgpack.Decoder(tuple[Publication, ...]).decode
 _raws: Final = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _timed: Final = msgspec.msgpack.Decoder(list[_Timed]).decode
 _bare: Final = msgspec.msgpack.Decoder(list[_Bare]).decode
+_bare_raw: Final = msgspec.msgpack.Decoder(list[BarePublication]).decode
 _ticks: Final = msgspec.msgpack.Decoder(list[Tick]).decode
 
 
@@ -77,9 +83,22 @@ def unpack(rows: Iterable[bytes | memoryview]) -> list[Publication]:
     return found
 
 
+def unpack_bare(row: bytes) -> list[BarePublication]:
+    """Return the publications of a pack without what takes long to unpack."""
+    return _bare_raw(row)
+
+
 def packed(row: LogRow) -> PackedRow:
     """Return a row with its publications packed."""
     return PackedRow(row.first, row.last, pack(row.publications))
+
+
+def unpack_row(packed: AppendPacked) -> LogRow:
+    """Return a row that is to be appended with its publications unpacked."""
+    publications = _publications(packed.publications)
+    return LogRow(
+        packed.pubend, packed.first, packed.last, packed.regime, 0, packed.clock, publications
+    )
 
 
 def ticks_of(row: bytes) -> list[Tick]:
@@ -110,7 +129,8 @@ class Picker:
 
     def __init__(self, wanted: Filter) -> None:
         self._takes_all = wanted == _EVERYTHING
-        self._places = _places_of(wanted)
+        self._wanted = wanted
+        self._sieve = Sieve(wanted)
 
     def pick(self, rows: Sequence[PackedRow], low: Tick, high: Tick, bytes_max: int) -> Picked:
         """Return what matches between two ticks.
@@ -118,7 +138,7 @@ class Picker:
         It ends before what comes after too many bytes, that match or not; so at least one publication
         is looked at, and of a row that is larger than an answer may be only a part.
         """
-        found: list[bytes] = []
+        packs: list[bytes] = []
         room = bytes_max
         for row in rows:
             if row.last < low or row.first > high:
@@ -129,11 +149,22 @@ class Picker:
             if len(pack) > room:
                 pack, high = _shortened(pack, high, room)
             room -= len(pack)
-            if pack and not self._takes_all:
-                pack = _part(pack, self._places(pack))
             if pack:
-                found.append(pack)
-        return Picked(tuple(found), high)
+                packs.append(pack)
+        return Picked(tuple(packs) if self._takes_all else self._matching(packs), high)
+
+    def _matching(self, packs: Sequence[bytes]) -> tuple[bytes, ...]:
+        """Return what matches, in one pack, if anything does."""
+        if not self._wanted.conjunctions:
+            return ()  # who plans asks how far an answer goes, and wants nothing of it
+        survey = Survey(packs, self._sieve.names)
+        places, is_sure = self._sieve.left(survey)
+        doubtful = places[~is_sure]
+        if len(doubtful):
+            asked = _bare(survey.part(doubtful))
+            kept = [self._wanted.matches(each.attributes) for each in asked]
+            places = np.sort(np.concatenate((places[is_sure], doubtful[kept])))
+        return (survey.part(places),) if len(places) else ()
 
 
 def _part(pack: bytes, places: Sequence[int]) -> bytes:
@@ -156,93 +187,3 @@ def _shortened(pack: bytes, high: Tick, room: int) -> tuple[bytes, Tick]:
             return _part(pack, range(place)), ticks_of(pack)[place] - 1
         room -= len(bytes(raw))
     return pack, high
-
-
-# --- filters ----------------------------------------------------------------------------------------
-
-
-def _places_of(wanted: Filter) -> _Places:
-    """Return what finds the publications that match: at which places of a pack they stand."""
-    names = sorted(wanted.attributes)
-    if not 1 <= len(names) <= _NAMES_MAX or any(each.residuals for each in wanted.conjunctions):
-        return _by_all(wanted)
-    for name in names:
-        texts = _texts_of(wanted, name)
-        if texts is not None:
-            return _by_texts(wanted, names, name, texts)
-    return _by_names(wanted, names)
-
-
-def _by_all(wanted: Filter) -> _Places:
-    """Decode all attributes, and ask the filter."""
-    matches = wanted.matches
-
-    def places(pack: bytes) -> list[int]:
-        return [place for place, each in enumerate(_bare(pack)) if matches(each.attributes)]
-
-    return places
-
-
-def _by_names(wanted: Filter, names: list[str]) -> _Places:
-    """Decode the attributes that the filter names, and ask it."""
-    decode, matches = _narrow(names), wanted.matches
-
-    def places(pack: bytes) -> list[int]:
-        return [
-            place
-            for place, each in enumerate(decode(pack))
-            if matches(dict(zip(names, astuple(each.attributes), strict=True)))
-        ]
-
-    return places
-
-
-def _by_texts(wanted: Filter, names: list[str], name: str, texts: frozenset[str]) -> _Places:
-    """Where one attribute must be one of some texts, look at that first: most fail there."""
-    order = [name, *(each for each in names if each != name)]
-    decode, matches = _narrow(order), wanted.matches
-
-    def places(pack: bytes) -> list[int]:
-        return [
-            place
-            for place, each in enumerate(decode(pack))
-            if each.attributes.a0 in texts
-            and matches(dict(zip(order, astuple(each.attributes), strict=True)))
-        ]
-
-    return places
-
-
-def _narrow(names: list[str]) -> Callable[[bytes], list[Any]]:
-    """Return a decoder that takes some attributes only, as fields ``a0``, ``a1`` and so on.
-
-    What is missing is None, which means the same to a filter.
-    """
-    fields = [f"a{place}" for place in range(len(names))]
-    asked = defstruct(
-        "Asked",
-        [(field, Any, None) for field in fields],
-        rename=dict(zip(fields, names, strict=True)),
-        gc=False,
-    )
-    bare = defstruct(
-        "Bare",
-        [("tick", Tick), ("publisher", str), ("sequence", int), ("attributes", asked)],
-        array_like=True,
-        gc=False,
-    )
-    return msgspec.msgpack.Decoder(list[bare]).decode  # type: ignore[valid-type]  # made just now
-
-
-def _texts_of(wanted: Filter, name: str) -> frozenset[str] | None:
-    """Return the texts of which an attribute must be one for the filter to match, None if others may."""
-    found: set[str] = set()
-    for one in wanted.conjunctions:
-        allowed = dict(one.constraints).get(name)
-        if allowed is None or msgspec.structs.replace(allowed, texts=(), patterns=()) != NOTHING:
-            return None
-        texts = points(allowed.texts)
-        if texts is None:
-            return None
-        found.update(texts)
-    return frozenset(found)

@@ -23,7 +23,6 @@ version (A22).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, islice
 from typing import Final
 
 import msgspec
@@ -33,9 +32,10 @@ from gapless.core.ids import Entry, ShbId, VirtualTime
 from gapless.core.machine import Context, Fetched
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
+from gapless.delivery.blanks import BlankPack
 from gapless.delivery.early_hosts import EarlyHosts, Known
 from gapless.delivery.hosted_regimes import exact_pieces, outlived, regime_at
-from gapless.delivery.logsize import LogSize, row_bytes
+from gapless.delivery.logsize import LogSize, packed_bytes, row_bytes
 from gapless.delivery.lookup import Batch, Found, LookUps
 from gapless.delivery.members import Claim, Membership
 from gapless.delivery.overdue import Overdue
@@ -49,6 +49,7 @@ from gapless.delivery.publishers import (
 from gapless.delivery.stream_end import Outlet, Pending, StreamEnd
 from gapless.messages.records import (
     Append,
+    AppendPacked,
     Change,
     Erase,
     LogRow,
@@ -332,17 +333,17 @@ class Pubend(StreamEnd):
         self,
         writer: str,
         after: int,
-        rows: Sequence[Events],
-        changes: Callable[[Publication, Publication], Iterable[Change]],
+        chunks: Sequence[BlankPack],
+        changes: Callable[[int, Tick, Tick], Iterable[Change]],
         done: Callable[[], None],
     ) -> None:
-        """Log rows all or none, in one write with the changes that are made of their ends (S1).
+        """Log chunks all or none, each as a row, in one write with what else has to change (S1).
 
-        Sequences go on after those of the writer's name, and above ``after``. Sessions of ordinary
-        publishers of that name are over. PublishRefusedError says that nothing was done.
+        ``changes`` are made of the last sequence, the first tick and the last one. Sequences go on after
+        those of the writer's name, and above ``after``. Sessions of ordinary publishers of that name
+        are over. PublishRefusedError says that nothing was done. The chunks were not refused when they
+        were staged (:meth:`refuse_outside`), and are not now: an advertisement only widens.
         """
-        for events in rows:
-            refuse_unadvertised(self._advertised, events)
         self._refuse_when_damaged()
         self._refuse_when_full()
         self._follow_announcement()
@@ -350,21 +351,21 @@ class Pubend(StreamEnd):
         held = self._publishers.open(writer, clock)
         self._lookups.fence(writer)
         sequence = max(held.last_sequence, after) + 1
-        new = self._with_ticks(writer, sequence, tuple(chain.from_iterable(rows)))
-        left = iter(new)
+        first = tick = max(self.last + 1, self._present())
         pendings, appends = [], []
-        for events in rows:
-            part = tuple(islice(left, len(events)))
-            low, high = part[0].tick, part[-1].tick
-            pendings.append(Pending(self.last + 1, high, self.regime, part))
-            self.last = high
-            self._size.add(high, row_bytes(pendings[-1].piece()))
-            row = LogRow(self._record.pubend, low, high, self.regime, 0, clock, part)
-            appends.append(Append(row))
+        for chunk in chunks:
+            high = tick + len(chunk) - 1
+            pack = chunk.filled(tick, sequence + tick - first)
+            pendings.append(Pending(self.last + 1, high, self.regime, packed=pack))
+            row = AppendPacked(self._record.pubend, tick, high, self.regime, clock, pack)
+            appends.append(row)
+            self._size.add(high, packed_bytes(pack))
+            self.last, tick = high, high + 1
         pendings[-1].done = done
-        record = self._publishers.append(held, new, clock, self._size.total)
-        others = (Store(record), *changes(new[0], new[-1]), *self.early_hosts.changes())
-        self._enqueue_all(pendings, (*appends, *others))
+        batch = (sequence, first, tick - first)
+        record = self._publishers.extend(held, batch, clock, self._size.total)
+        others = changes(record.last_sequence, first, self.last)
+        self._enqueue_all(pendings, (*appends, Store(record), *others, *self.early_hosts.changes()))
 
     def _log_marks(self) -> tuple[tuple[Tick, int], ...]:
         return self._size.marks
@@ -391,7 +392,7 @@ class Pubend(StreamEnd):
                 announcement_version=version,
                 formerly=formerly,
             )
-            self.early_hosts.widened()
+            self.early_hosts.widened(self._context.now)
             then()
             self._follow_announcement()
             self._advertised = Filter(properties.advertisement)

@@ -150,11 +150,17 @@ class Publishers:
         self, held: PublisherRecord, new: tuple[Publication, ...], clock: int, logged_bytes: int = 0
     ) -> PublisherRecord:
         """Note what is published now; return the record to write with it."""
-        batch = (new[0].sequence, new[0].tick, len(new))
         assert new[-1].tick - new[0].tick == len(new) - 1, "the ticks of a batch have no gap"
+        return self.extend(held, (new[0].sequence, new[0].tick, len(new)), clock, logged_bytes)
+
+    def extend(
+        self, held: PublisherRecord, batch: tuple[int, Tick, int], clock: int, logged_bytes: int = 0
+    ) -> PublisherRecord:
+        """Do the same with a batch of which its first sequence, its first tick and its size are known."""
+        sequence, _, count = batch
         record = msgspec.structs.replace(
             held,
-            last_sequence=new[-1].sequence,
+            last_sequence=sequence + count - 1,
             window=(*held.window, batch)[-self._window :],
             used=clock,
             logged_bytes=logged_bytes,

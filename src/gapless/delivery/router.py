@@ -7,7 +7,8 @@ sufficient, and whole where they are not. First-time knowledge without any event
 withheld and told by a timer, many pubends in one message; everything else is sent at once.
 
 A router makes F only by filtering, and never claims a tick that it does not know: the receiver sees the
-gap and asks. What it cannot answer it asks its feeder for, once for all receivers.
+gap and asks. What it cannot answer it asks its feeder for, once for all receivers (:mod:`.inquiry`). Who
+is fed, and who is not, is in :mod:`.receivers`.
 
 What a router was told silent is silent for those behind its cell. If more come to be behind it, it
 raises its *scope*: it forgets all that it was told, asks its feeders anew, and drops what still comes
@@ -15,9 +16,6 @@ under an older scope (R13). What it has of its own log was never filtered, and s
 """
 
 from __future__ import annotations
-
-from collections import Counter
-from typing import Protocol
 
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import Context
@@ -29,13 +27,13 @@ from gapless.delivery.attachments import (
     ReceiverRef,
     Routed,
     Routing,
-    ShapeVersions,
 )
 from gapless.delivery.cache import shrink
-from gapless.delivery.curiosity import Curious
 from gapless.delivery.feed import Feed, scope_of
+from gapless.delivery.inquiry import Inquiry
 from gapless.delivery.istream import Account
 from gapless.delivery.knowledge import cut
+from gapless.delivery.receivers import Receivers, SetFed, review_eager
 from gapless.delivery.regimes import RegimeTeller
 from gapless.delivery.sending import Masks, Sender
 from gapless.messages.records import RegimeRecord
@@ -44,7 +42,6 @@ from gapless.messages.streams import (
     Advance,
     Attach,
     Attached,
-    AttachKind,
     Detach,
     Frame,
     Nack,
@@ -53,18 +50,10 @@ from gapless.messages.streams import (
     RegimeWant,
     Released,
     Unfed,
-    UnfedReason,
     Unreadable,
 )
 
 __all__ = ["Attachment", "Log", "ReceiverRef", "Router", "Routing"]
-
-
-class SetFed(Protocol):
-    """Hears when a broker of another cell begins to be fed, and when it no longer is."""
-
-    def __call__(self, peer: BrokerId, *, fed: bool) -> None:
-        """Note it."""
 
 
 class _FeedOwner:
@@ -90,14 +79,12 @@ class Router:
     def __init__(self, context: Context, routing: Routing, set_fed: SetFed) -> None:
         self._context = context
         self._routing = routing
-        self._set_fed = set_fed
-        self._fed: Counter[BrokerId] = Counter()
-        """How many streams each broker of another cell has asked for."""
         self._account = Account()
         self._routed: dict[PubendId, Routed] = {}
         self._teller = RegimeTeller(context)
         self._sender = Sender(context, routing, self._teller)
-        self._attachment_count = 0
+        self._receivers = Receivers(context, routing, set_fed)
+        self._inquiry = Inquiry(context, self._found)
         self._scope = 0
         context.after(us(ms=context.parameters.silence_ms), self._tell_silence)
         context.after(us(ms=context.parameters.attach_refresh_ms), self._expire)
@@ -114,7 +101,7 @@ class Router:
             routed.feed.close()
             routed.feed = None
         log.set_eager(routed.is_eager)
-        self._welcome_waiting(routed)
+        self._receivers.welcome_waiting(routed)
 
     def spread(self, pubend: PubendId, piece: Piece, opened: RegimeRecord | None) -> None:
         """Send out a new piece of a pubend of this broker."""
@@ -169,44 +156,29 @@ class Router:
         held = None if routed is None else routed.attachments.get((peer, number))
         if held is not None and self._routing.has_shape(receiver, message.shape_versions):
             assert routed is not None
-            held.refreshed = self._context.now
-            held.eager = message.eager
-            self._review_eager(routed)
-            if not held.waiting:
-                self._context.post(peer, Attached(pubend, number, held.sent, routed.relayed))
+            self._receivers.refresh(routed, held, eager=message.eager)
             return
-        reason = self._refusal(pubend, receiver, message.shape_versions)
+        reason = self._receivers.refusal(pubend, receiver, message.shape_versions)
         if reason is not None:
             if held is not None and routed is not None:
-                self._drop(routed, (peer, number))
-                self._review_eager(routed)
+                self._receivers.drop(routed, (peer, number))
+                review_eager(routed)
             self._context.post(peer, Unfed(pubend, number, reason))
             return
         routed = self._get(pubend)
-        curious = Curious(self._context.parameters)
-        held = Attachment(peer, number, receiver, curious, message.shape_versions)
-        held.refreshed = self._context.now
-        held.eager = message.eager
-        for key, other in list(routed.attachments.items()):
-            if other.peer == peer and other.receiver == receiver:
-                self._drop(routed, key)  # the receiver asks anew and has forgotten the old one
-        self._admit(routed, held)
-        self._review_eager(routed)
+        held = self._receivers.admit(routed, peer, message)
         if routed.has_source:
-            self._welcome(routed, held)
+            self._receivers.welcome(routed, held)
         else:
             self._seek_feed(routed)
-            self._context.after(
-                us(ms=self._context.parameters.attach_timeout_ms),
-                lambda: self._still_unfed(routed, held),
-            )
+            self._receivers.let_wait(routed, held)
 
     def detach(self, peer: BrokerId, message: Detach) -> None:
         """Stop feeding a receiver."""
         routed = self._routed.get(message.pubend)
         if routed is not None and (peer, message.number) in routed.attachments:
-            self._drop(routed, (peer, message.number))
-            self._review_eager(routed)
+            self._receivers.drop(routed, (peer, message.number))
+            review_eager(routed)
 
     def nack(self, peer: BrokerId, message: Nack) -> None:
         """Answer what is known, ask for the rest (R37)."""
@@ -227,7 +199,7 @@ class Router:
                 self._sender.answer(routed, attachment, low, high, masks)
             unknown += routed.stream.gaps(low, min(high, routed.stream.top))
         self._sender.flush()
-        self._inquire(routed, unknown)
+        self._inquiry.ask(routed, unknown)
 
     def regime_want(self, peer: BrokerId, message: RegimeWant) -> None:
         """Tell a regime, or ask the feeder for it (R39)."""
@@ -235,7 +207,7 @@ class Router:
         if routed is None or self._routing.is_best_effort(message.pubend):
             return
         if not self._teller.answer(peer, message, routed.regimes):
-            self._ask_feeder(routed, message)
+            self._inquiry.ask_regime(routed, message)
 
     def advance(self, peer: BrokerId, message: Advance) -> None:
         """Ask on for silence up to a tick that a receiver waits for; the greatest speaks for all.
@@ -262,66 +234,6 @@ class Router:
                 return
             routed.advanced = (max(tick, greatest), self._context.now)
             self._context.post(routed.feeder, Advance(pubend, max(tick, greatest)))
-
-    def _refusal(
-        self, pubend: PubendId, receiver: ReceiverRef, shape_versions: ShapeVersions
-    ) -> UnfedReason | None:
-        if not self._routing.is_announced(pubend):
-            return UnfedReason.UNKNOWN_PUBEND
-        if not self._routing.has_shape(receiver, shape_versions):
-            self._context.mark("receiver knows another shape")
-            return UnfedReason.SHAPE
-        if not self._routing.may_feed(pubend, receiver):
-            return UnfedReason.NOT_NEARER
-        if self._attachment_count >= self._context.parameters.attachments_max:
-            return UnfedReason.LIMIT
-        return None
-
-    def _welcome(self, routed: Routed, attachment: Attachment) -> None:
-        attachment.waiting = False
-        attachment.sent = routed.stream.top
-        number, at = attachment.number, attachment.sent
-        self._context.post(attachment.peer, Attached(routed.pubend, number, at, routed.relayed))
-
-    def _welcome_waiting(self, routed: Routed) -> None:
-        for attachment in routed.attachments.values():
-            if attachment.waiting:
-                self._welcome(routed, attachment)
-
-    def _still_unfed(self, routed: Routed, attachment: Attachment) -> None:
-        key = (attachment.peer, attachment.number)
-        if attachment.waiting and routed.attachments.get(key) is attachment:
-            self._say_no_feed(routed, attachment)
-
-    def _say_no_feed(self, routed: Routed, attachment: Attachment) -> None:
-        message = Unfed(routed.pubend, attachment.number, UnfedReason.NO_FEED)
-        self._context.post(attachment.peer, message)
-
-    def _admit(self, routed: Routed, attachment: Attachment) -> None:
-        peer = attachment.peer
-        routed.attachments[peer, attachment.number] = attachment
-        self._attachment_count += 1
-        if attachment.receiver.kind is AttachKind.CELL:
-            self._fed[peer] += 1
-            if self._fed[peer] == 1:
-                self._set_fed(peer, fed=True)
-
-    def _drop(self, routed: Routed, key: tuple[BrokerId, int]) -> None:
-        attachment = routed.attachments.pop(key)
-        peer = attachment.peer
-        self._attachment_count -= 1
-        if attachment.receiver.kind is AttachKind.CELL:
-            self._fed[peer] -= 1
-            if not self._fed[peer]:
-                del self._fed[peer]
-                self._set_fed(peer, fed=False)
-
-    def _review_eager(self, routed: Routed) -> None:
-        """Tell the source whether silence has to flow at once."""
-        if routed.log is not None:
-            routed.log.set_eager(routed.is_eager)
-        elif routed.feed is not None:
-            routed.feed.set_eager(routed.is_eager)
 
     def ack_expected(self, peer: BrokerId, message: AckExpected) -> None:
         """Learn that a stream has come as far as an acknowledgement is expected (R57).
@@ -400,17 +312,7 @@ class Router:
         """Learn that a log cannot be read somewhere, and tell those who asked for that (P8)."""
         routed = self._routed.get(message.pubend)
         if routed is not None and routed.log is None and routed.feeder == peer:
-            self._tell_unreadable(routed, message)
-
-    def _tell_unreadable(self, routed: Routed, message: Unreadable) -> None:
-        """Tell whoever wants these ticks; they are wanted still, and asked for again."""
-        wanting = dict.fromkeys(
-            each.peer
-            for each in routed.attachments.values()
-            if each.curious.wants(message.low, message.high)
-        )
-        for peer in wanting:
-            self._context.post(peer, message)
+            self._inquiry.tell_unreadable(routed, message)
 
     def feed_found(self, pubend: PubendId, at: Tick) -> None:
         """There is a feeder: those who waited are fed too."""
@@ -420,7 +322,7 @@ class Router:
         routed.regimes_asked.clear()
         routed.asked.clear()
         routed.advanced = (0, 0)
-        self._welcome_waiting(routed)
+        self._receivers.welcome_waiting(routed)
 
     def feed_sent(self, pubend: PubendId, at: Tick) -> None:
         """The feeder has sent everything up to a tick."""
@@ -439,11 +341,8 @@ class Router:
 
     def _say_unfed(self, pubend: PubendId) -> None:
         routed = self._routed.get(pubend)
-        if routed is None or routed.has_source:
-            return
-        for attachment in routed.attachments.values():
-            attachment.waiting = True
-            self._say_no_feed(routed, attachment)
+        if routed is not None and not routed.has_source:
+            self._receivers.tell_all_unfed(routed)
 
     def _seek_feed(self, routed: Routed) -> None:
         if routed.feed is None and routed.log is None:
@@ -487,7 +386,7 @@ class Router:
             self._context.mark("piece of an older scope")
             return
         if not routed.regimes.knows(piece.regime):
-            self._ask_feeder(routed, RegimeWant(pubend, piece.regime))
+            self._inquiry.ask_regime(routed, RegimeWant(pubend, piece.regime))
         self._take(routed, piece, first=first, opens=False)
 
     def _take(self, routed: Routed, piece: Piece, *, first: bool, opens: bool) -> None:
@@ -508,6 +407,10 @@ class Router:
         if routed.log is None and len(routed.regimes) > 2 * (kept + len(routed.stream)) + 1:
             routed.regimes.forget(routed.stream.regimes(), kept)
 
+    def _found(self, routed: Routed, piece: Piece) -> None:
+        """Take what was read from a log of this broker because somebody asked for it."""
+        self._take(routed, piece, first=False, opens=False)
+
     def _relay(self, routed: Routed, piece: Piece) -> None:
         if self._sender.relay(routed, piece) and routed.feed is not None:
             routed.feed.note_progress()
@@ -523,44 +426,6 @@ class Router:
             found.append(cut(piece, piece.low, high))
             room -= len(piece.publications)
         return found
-
-    # --- curiosity ---------------------------------------------------------------------------
-
-    def _inquire(self, routed: Routed, unknown: list[TickRange]) -> None:
-        """Ask for what nobody here knows: the log, or the feeder, once for all receivers."""
-        if not unknown:
-            return
-        ranges = routed.asked.ask(unknown, self._context.now)
-        if routed.log is not None:
-            for low, high in ranges:
-                self._read_log(routed, routed.log, low, high)
-        elif ranges and routed.feeder is not None:
-            self._context.post(routed.feeder, Nack(routed.pubend, tuple(ranges)))
-
-    def _read_log(self, routed: Routed, log: Log, low: Tick, high: Tick) -> None:
-        """Read a range, and as far beyond it as one look at the log goes: more will be asked for."""
-
-        def read(pieces: list[Piece], done: Tick) -> None:
-            for piece in pieces:
-                self._take(routed, piece, first=False, opens=False)
-            if pieces and done < high:
-                self._read_log(routed, log, done + 1, high)
-            elif done < high and log.damage is not None:
-                message = Unreadable(routed.pubend, max(low, done + 1), high, log.damage)
-                self._tell_unreadable(routed, message)
-
-        log.pieces_between(low, log.top, read)
-
-    def _ask_feeder(self, routed: Routed, message: RegimeWant) -> None:
-        """Ask for a regime, unless that was done just now: many pieces may need the same."""
-        recent = self._context.now - us(ms=self._context.parameters.nrt_min_ms)
-        asked = routed.regimes_asked.get(message.number)
-        if routed.feeder is not None and (asked is None or asked <= recent):
-            routed.regimes_asked = {
-                number: at for number, at in routed.regimes_asked.items() if at > recent
-            }
-            routed.regimes_asked[message.number] = self._context.now
-            self._context.post(routed.feeder, message)
 
     # --- the tree around (R13) ---------------------------------------------------------------
 
@@ -586,15 +451,9 @@ class Router:
 
     def _review_way(self, routed: Routed, *, wider: bool) -> None:
         """End what is not on the way of a pubend any more, and ask anew for what is."""
-        for key, attachment in list(routed.attachments.items()):
-            receiver, versions = attachment.receiver, attachment.shape_versions
-            reason = self._refusal(routed.pubend, receiver, versions)
-            if reason is not None and reason is not UnfedReason.LIMIT:
-                self._drop(routed, key)
-                self._context.post(attachment.peer, Unfed(routed.pubend, attachment.number, reason))
+        self._receivers.review_way(routed)
         if routed.feed is not None and (wider or not routed.feed.has_its_way):
             routed.feed.renew(self._scope)
-        self._review_eager(routed)
 
     # --- sessions and time -------------------------------------------------------------------
 
@@ -609,11 +468,9 @@ class Router:
         """What belonged to a session is gone with it (R2)."""
         self._teller.forget(peer)
         for routed in list(self._routed.values()):
-            for key in [key for key in routed.attachments if key[0] == peer]:
-                self._drop(routed, key)
+            self._receivers.session_closed(routed, peer)
             if routed.feed is not None:
                 routed.feed.session_closed(peer)
-            self._review_eager(routed)
 
     def _tell_silence(self) -> None:
         self._context.after(us(ms=self._context.parameters.silence_ms), self._tell_silence)
@@ -624,15 +481,10 @@ class Router:
         )
 
     def _expire(self) -> None:
-        """End attachments that were not refreshed: their receiver is gone (R10)."""
+        """Let go who has not asked again, and what nobody asks for."""
         self._context.after(us(ms=self._context.parameters.attach_refresh_ms), self._expire)
-        oldest = self._context.now - us(ms=self._context.parameters.attach_expiry_ms)
         for routed in list(self._routed.values()):
-            for key, attachment in list(routed.attachments.items()):
-                if attachment.refreshed < oldest:
-                    self._context.mark("attachment expired")
-                    self._drop(routed, key)
-            self._review_eager(routed)
+            self._receivers.expire(routed)
             self._review_need(routed)
 
     def _get(self, pubend: PubendId) -> Routed:

@@ -53,14 +53,13 @@ class Masks:
 
     def _look_up(self, publications: tuple[Publication, ...]) -> list[int]:
         found = self._found
-        missing = (
-            [each for each in publications if each.tick not in found] if found else publications
-        )
+        found.update(zip(map(tick_of, self._last[0]), self._last[1], strict=True))
+        if not found:
+            return self._routing.matching_tables(publications)
+        missing = [each for each in publications if each.tick not in found]
         if missing:
             masks = self._routing.matching_tables(missing)
             found.update(zip(map(tick_of, missing), masks, strict=True))
-            if missing is publications:
-                return masks
         return [found[each.tick] for each in publications]
 
 
@@ -92,11 +91,25 @@ class Sender:
                 self.answer(routed, attachment, new.low, new.high, masks)
             if not first or piece.high <= attachment.sent:
                 continue
-            if opens or attachment.eager or self._is_wanted(routed, attachment, piece, masks):
+            told = opens or attachment.eager
+            if whole and piece.low == attachment.sent + 1:
+                self._send_next(routed, attachment, piece, masks, told=told)
+            elif told or self._is_wanted(routed, attachment, piece, masks):
                 self.send_through(routed, attachment, piece.high, masks)
             elif whole and piece.low <= max(attachment.sent, attachment.silent) + 1:
                 attachment.silent = piece.high
         self.flush()
+
+    def _send_next(
+        self, routed: Routed, attachment: Attachment, piece: Piece, masks: Masks, *, told: bool
+    ) -> None:
+        """Send a piece that follows what was sent; one without an event only if it is to be told."""
+        passed = self._filtered(routed, attachment, piece, masks, 0)
+        if passed.publications or told:
+            attachment.sent = piece.high
+            self._send(routed, attachment, [passed], first=True)
+        else:
+            attachment.silent = piece.high
 
     def send_through(
         self, routed: Routed, attachment: Attachment, high: Tick, masks: Masks
@@ -153,7 +166,7 @@ class Sender:
         self, routed: Routed, attachment: Attachment, pieces: list[Piece], *, first: bool
     ) -> None:
         peer, most = attachment.peer, self._context.parameters.frame_events_max
-        for piece in joined(pieces, most):
+        for piece in pieces if len(pieces) == 1 else joined(pieces, most):
             self._teller.tell(peer, routed.pubend, piece.regime, routed.regimes)
             if not piece.publications:
                 waiting = self._silences.setdefault(peer, [])

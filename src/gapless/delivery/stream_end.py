@@ -23,6 +23,7 @@ from gapless.core.ids import PubendId
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
+from gapless.delivery.packing import unpack
 from gapless.messages.records import Change, PubendRecord, RegimeRecord, Store
 from gapless.messages.streams import Piece, Publication
 
@@ -56,13 +57,16 @@ class Pending(msgspec.Struct):
     high: Tick
     regime: int
     publications: tuple[Publication, ...] = ()
+    packed: bytes = b""
+    """In place of the publications: these are unpacked when they are told."""
     opens: RegimeRecord | None = None
     done: Callable[[], None] | None = None
     durable: bool = False
 
     def piece(self) -> Piece:
         """Return what is told when it is durable."""
-        return Piece(self.low, self.high, self.regime, 0, self.publications)
+        publications = tuple(unpack([self.packed])) if self.packed else self.publications
+        return Piece(self.low, self.high, self.regime, 0, publications)
 
 
 class StreamEnd:

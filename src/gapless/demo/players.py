@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -143,14 +143,28 @@ async def _outcome(answer: Awaitable[Any]) -> tuple[Outcome, int]:
     return "ok", tick
 
 
+def _ignore(watcher: str, batch: list[Event], at_us: int) -> None:
+    del watcher, batch, at_us
+
+
 class Watcher:
     """Subscribes, and writes down what it is given."""
 
     def __init__(
-        self, part: WatcherPart, urls: Sequence[str], tally: Tally, audit: Path | None = None
+        self,
+        part: WatcherPart,
+        urls: Sequence[str],
+        tally: Tally,
+        audit: Path | None = None,
+        *,
+        on_batch: Callable[[str, list[Event], int], None] = _ignore,
     ) -> None:
+        """``on_batch`` hears of all that comes: the watcher's name, events, the clock."""
         self.part = part
+        self.session: Session | None = None
+        """What it has with the brokers, while it is there."""
         self._audit = audit
+        self._on_batch = on_batch
         self.ready = asyncio.Event()
         """Set when the subscription has begun on all streams."""
         self._urls = urls
@@ -168,6 +182,7 @@ class Watcher:
         self._record = record
         while not self._is_over:
             async with _connect(self._urls, self.part.name, self._audit) as session:
+                self.session = session
                 try:
                     await self._visit(session, record)
                 except TooSlowError:
@@ -239,6 +254,7 @@ class Watcher:
         for event in batch:
             record.write(_delivered(event, at_us))
         self._tally.delivered += len(batch)
+        self._on_batch(self.part.name, batch, at_us)
 
 
 def _delivered(event: Event, at_us: int) -> Delivered:

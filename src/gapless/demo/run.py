@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -17,11 +15,17 @@ import msgspec
 from rich.console import Console
 
 from gapless.audit.options import AuditOptions
-from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId
 from gapless.demo.audit import Audit, audit_files
 from gapless.demo.players import Feed, Tally, Watcher
 from gapless.demo.records import RecordFile
+from gapless.demo.runs import (
+    drain,
+    empty_directory,
+    keep_showing,
+    record_files,
+    until_signal,
+)
 from gapless.demo.screen import Screen, make_console, show_audit
 from gapless.demo.script import script_for
 from gapless.demo.workload import TESTS, Cast, FeedPart, Wish, cast_for
@@ -42,9 +46,6 @@ does not read it; it is for whoever wants to compare."""
 
 DRAIN_S: Final = 30.0
 """How long the last events may take to arrive before they count as lost."""
-
-SETTLE_S: Final = 1.0
-"""How long to wait for what should not come, when all has come."""
 
 READY_S: Final = 30.0
 """How long a broker may take to be back before it is killed again."""
@@ -138,7 +139,6 @@ async def perform(options: Options, data: Path, screen: Screen, tally: Tally) ->
     overlay = overlay_of(options.topology)
     cast = cast_for(overlay)
     directory = data / "records"
-    directory.mkdir(parents=True, exist_ok=True)
 
     def happened(happening: Happening) -> None:
         if happening.stage is Stage.READY and supervisor[happening.broker].restarts:
@@ -157,15 +157,9 @@ async def perform(options: Options, data: Path, screen: Screen, tally: Tally) ->
     try:
         await supervisor.start()
         screen.cast(cast, supervisor)
-        with contextlib.ExitStack() as files:
-            suffixes = {part.name: "published" for part in cast.feeds}
-            suffixes |= {part.name: "delivered" for part in cast.watchers}
-            records = {
-                name: files.enter_context(RecordFile(directory / f"{name}.{suffix}"))
-                for name, suffix in suffixes.items()
-            }
+        with record_files(cast, directory) as records:
             theatre = _Theatre(supervisor, cast, screen, tally, data / AUDIT)
-            show = asyncio.create_task(_show(screen, supervisor))
+            show = asyncio.create_task(keep_showing(screen, supervisor))
             try:
                 await _play(options, cast, theatre, records, directory, screen)
             finally:
@@ -174,13 +168,6 @@ async def perform(options: Options, data: Path, screen: Screen, tally: Tally) ->
         screen.say("stopping the brokers …")
         await supervisor.stop()
     return audit_files(directory, TESTS)
-
-
-async def _show(screen: Screen, supervisor: Supervisor) -> None:
-    while True:
-        ready = sum(each.stage is Stage.READY for each in supervisor.brokers)
-        screen.tick(ready, len(supervisor.brokers))
-        await asyncio.sleep(0.2)
 
 
 async def _play(
@@ -209,7 +196,7 @@ async def _play(
             await _follow_script(options, cast, theatre)
             end.set()
         screen.phase("waiting for the last events")
-        await _drain(records, directory)
+        await drain(records, directory, DRAIN_S)
         theatre.end()
 
 
@@ -222,59 +209,6 @@ async def _follow_script(options: Options, cast: Cast, theatre: _Theatre) -> Non
             await asyncio.sleep(max(0.0, began + scene.at_s - loop.time()))
             acting.create_task(scene.act(theatre))  # a slow one does not hold the next up
     await asyncio.sleep(max(0.0, began + options.seconds - loop.time()))
-
-
-async def _drain(records: dict[str, RecordFile], directory: Path) -> None:
-    """Wait until nothing is owed any more, as far as the records say."""
-    loop = asyncio.get_running_loop()
-    limit = loop.time() + DRAIN_S
-    while loop.time() < limit:
-        for record in records.values():
-            record.flush()
-        found = await asyncio.to_thread(audit_files, directory, TESTS)
-        if not found.total.lost:
-            break
-        await asyncio.sleep(0.5)
-    await asyncio.sleep(SETTLE_S)
-
-
-def _unwrapped(error: BaseException) -> BaseException:
-    """Return the error that a group of them is about."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-async def _until_signal(options: Options, data: Path, screen: Screen, tally: Tally) -> Audit | None:
-    """Perform; return None if a signal ended it."""
-    loop = asyncio.get_running_loop()
-    work = asyncio.create_task(perform(options, data, screen, tally))
-    signals = (signal.SIGINT, signal.SIGTERM)
-
-    def interrupt() -> None:
-        if not work.cancelling():  # whoever is impatient must not keep us from stopping brokers
-            work.cancel()
-
-    for number in signals:
-        loop.add_signal_handler(number, interrupt)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        return None
-    except BaseExceptionGroup as group:
-        raise _unwrapped(group) from None
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
-
-
-def _made(data: Path | None) -> Path:
-    """Return a directory that has nothing in it."""
-    if data is None:
-        return Path(tempfile.mkdtemp(prefix="gapless-demo-"))
-    if data.exists() and any(data.iterdir()):
-        raise UsageError(f"{data} is not empty; the demo begins with nothing")
-    return data
 
 
 def perform_and_show(
@@ -290,10 +224,10 @@ def perform_and_show(
     What it has written is kept where that was asked for, or if the audit found something.
     """
     console, tally = make_console(), Tally()
-    directory, is_kept = _made(data), data is not None
+    directory, is_kept = empty_directory(data, "gapless-demo-"), data is not None
     try:
         with Screen(console, tally, quiet=as_json) as screen:
-            audit = asyncio.run(_until_signal(options, directory, screen, tally))
+            audit = asyncio.run(until_signal(perform(options, directory, screen, tally)))
         if audit is None:
             return EXIT_INTERRUPTED
         _tell(console, options, tally, audit, as_json=as_json)

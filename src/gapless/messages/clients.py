@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 from gapless.content.values import Value
-from gapless.core.ids import PubendId
+from gapless.core.ids import BrokerId, PubendId
 from gapless.core.limits import SEQUENCE_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Partition, Quality
@@ -161,6 +161,16 @@ class Begin(msgspec.Struct, frozen=True, array_like=True):
     clock: int = 0
 
 
+class Home(msgspec.Struct, frozen=True, array_like=True):
+    """Where a durable subscription lives; its client shows it at another broker if it has to (MV-13)."""
+
+    birth: str
+    """Which subscription: names may be used twice, this is not."""
+    epoch: int
+    """How often it has moved."""
+    broker: BrokerId
+
+
 class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Deliver what matches the filter. A durable one of that name goes on where it was (R46, R50)."""
 
@@ -176,6 +186,8 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     seeks: int = 0
     """What the client was told last by ``Subscribed.seeks``: positions from before an operator's
     seek do not count."""
+    home: Home | None = None
+    """Where a durable one lives, as far as its client knows; elsewhere it goes on from ``begin``."""
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True):
@@ -193,6 +205,8 @@ class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     waiting: tuple[Waiting, ...] = ()
     seeks: int = 0
     """How often an operator has moved it; a client says so when it comes back with a position."""
+    home: Home | None = None
+    """Of a durable one: where it lives from now on."""
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -256,6 +270,8 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, tag=True):
     subscription: str
     reason: str
     cause: Cause = Cause.TAKEN_OVER
+    home: Home | None = None
+    """Of a durable one that has moved on: what its client shows from now on."""
 
 
 class Credit(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -365,6 +381,8 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     request: int
     entries: tuple[Partition, ...]
+    since: tuple[int, ...] = ()
+    """When this broker found or heard of each, by its wall clock, in microseconds."""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -375,3 +393,5 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
     cause: Cause = Cause.OTHER
     broker: str = ""
     """Which broker has it, if it is elsewhere."""
+    home: Home | None = None
+    """Of a durable subscription that has moved on: what its client shows from now on."""

@@ -91,6 +91,14 @@ class BrokerShown(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """What its router keeps of streams to answer from."""
     marks: tuple[tuple[str, int], ...] = ()
     """How often rare branches were taken in this life."""
+    sessions_relayed: int = 0
+    """With how many peers it talks over others, because the link to them is cut."""
+    feeds_bypassing: int = 0
+    """How many streams come from a cell farther on, because none of the next cell is reached."""
+    feeds_relayed: int = 0
+    """How many streams come over such a session."""
+    partitions: int = 0
+    """How many partitions it knows of, found by itself or heard of."""
 
 
 # --- the tree -----------------------------------------------------------------------------------
@@ -114,6 +122,8 @@ class CellState(msgspec.Struct, frozen=True, array_like=True):
     reached: tuple[BrokerId, ...]
     """Those of its brokers with a session to this one; this broker itself counts."""
     neighbours: tuple[CellId, ...]
+    relayed: tuple[tuple[BrokerId, tuple[BrokerId, ...]], ...] = ()
+    """Those that are reached over other brokers, and over which: the links to them are cut."""
 
 
 class TopologyShown(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -180,6 +190,9 @@ class PubendState(msgspec.Struct, frozen=True, array_like=True):
     path: tuple[CellId, ...]
     """The next cells on the way there; empty in its own cell."""
     hosted: HostedState | None = None
+    feeder: BrokerId | None = None
+    """Who sends its stream here now; None if it is hosted here, or nobody here wants it, or nobody
+    can be reached who has it."""
 
 
 class PubendList(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -19,6 +19,7 @@ from gapless.messages.streams import Publication
 
 __all__ = [
     "Append",
+    "AppendPacked",
     "Change",
     "CommitRecord",
     "EarlyHostRecord",
@@ -205,7 +206,7 @@ class StagedRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     attempt: str
     number: int
     events: bytes
-    """In msgpack: there may be many, and nobody looks at them before they are committed."""
+    """Packed as the log will have them, with blanks for their ticks and sequences."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -281,6 +282,10 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     """Pubends on which a seek moved it that its client may not have seen, with that seek's number."""
     oldest: tuple[PubendId, ...] = ()
     """Pubends on which it goes on with the oldest that the log has, which is not known yet."""
+    birth: str = ""
+    """Which subscription it is, wherever it moves."""
+    epoch: int = 0
+    """How often it has moved."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -348,6 +353,22 @@ class Append(msgspec.Struct, frozen=True):
     row: LogRow
 
 
+class AppendPacked(msgspec.Struct, frozen=True):
+    """Add a row whose publications are packed already; their ticks follow each other without a gap."""
+
+    pubend: PubendId
+    first: Tick
+    last: Tick
+    regime: int
+    clock: int
+    publications: bytes
+
+    @property
+    def events(self) -> int:
+        """How many there are."""
+        return self.last - self.first + 1
+
+
 class Trim(msgspec.Struct, frozen=True):
     """Take the rows away that end at or below a tick."""
 
@@ -355,4 +376,4 @@ class Trim(msgspec.Struct, frozen=True):
     up_to: Tick
 
 
-Change: TypeAlias = Store | Erase | Append | Trim
+Change: TypeAlias = Store | Erase | Append | AppendPacked | Trim

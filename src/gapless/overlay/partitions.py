@@ -65,8 +65,16 @@ class Partitions:
 
     def table(self) -> list[Partition]:
         """Return the partitions there are: the own ones, then those of others as they were heard."""
-        formed = [info.partition for info in self._known() if info.formed]
-        return sorted(formed, key=lambda each: each.detector != self._me)
+        return [partition for partition, _ in self.dated()]
+
+    def dated(self) -> list[tuple[Partition, int]]:
+        """Return the same, each with the time since when it is known here."""
+        known = self._known()
+        since = (self._news[_key(info)][1] for info in known)
+        formed = [
+            (info.partition, at) for info, at in zip(known, since, strict=True) if info.formed
+        ]
+        return sorted(formed, key=lambda each: each[0].detector != self._me)
 
     def cutting(self, cell: CellId) -> list[Partition]:
         """Return the partitions that name a cell on the way to this one, or this one."""

@@ -204,7 +204,8 @@ class Session:
             self._say_hello()
 
     def _packet(self, packet: Packet) -> None:
-        if packet.sender != self.theirs or packet.receiver != self.mine:
+        fits = packet.sender == self.theirs and packet.receiver == self.mine
+        if self.state is State.CLOSED or not fits:
             self._context.mark("packet of another session")
             return
         if self.state is State.GREETING:

@@ -9,8 +9,9 @@ ask.
 
 The link is the better way. When it comes back it is taken after it has been good for a while, lest
 a link that flaps tears down what goes well around it. One end takes it first; the other follows with
-the first message that comes over it. To the rooms that is an end and a beginning, at both ends: what
-belongs to a session dies with it (R2), and nothing is carried over.
+the first message that comes over it. Just so, an end that has not noticed that its link is gone follows
+the other over the relays. To the rooms that is an end and a beginning, at both ends: what belongs to a
+session dies with it (R2), and nothing is carried over.
 
 What cannot be delivered is lost with its session, never skipped.
 """
@@ -259,19 +260,25 @@ class Sessions:
             self._listener.tables_heard(session.peer, heartbeat.tables)
 
     def brought(self, session: Session, message: Any) -> None:
-        """Pass on a message; if the peer has taken the link again, so does this end."""
+        """Pass on a message; by whichever way the peer talks, this end talks too."""
         held = self._peers[session.peer]
         if held.active is not session:
-            if session is not held.direct:
-                self._context.mark("message by a way that was left")
-                return
-            self._activate(held, session)
+            self._follow(held, session)
         if isinstance(message, Relayed):
             self._relays.received(session.peer, message)
         elif isinstance(message, RelayProbe):
             self._relays.probed(session.peer, message)
         else:
             self._listener.received(session.peer, message)
+
+    def _follow(self, held: _Peer, session: Session) -> None:
+        """Take the way that the peer has taken: what it says there it will not say again (R2)."""
+        if session is held.direct:
+            self._activate(held, session)
+        else:
+            self._context.mark("link is gone at the other end")
+            held.direct.begin()  # which ends it, so that the other way is taken
+            assert held.active is session
 
     # --- ways over relays (R3) ---------------------------------------------------------------
 

@@ -9,8 +9,9 @@ here that the protocols decide: the simulator drives the same machine.
 
 A connection (:mod:`.connection`) hands every whole frame to its handler, in the order of arrival.
 It is a newcomer until it has introduced itself (:mod:`.door`), then a client (:mod:`.clients`) or
-a link (:mod:`.links`). What steps have to say is gathered by connection and written once in a turn
-of the event loop: what is ready goes out together, and a lone event waits for nothing.
+a link (:mod:`.links`). What steps have to say is gathered by connection and written when they are
+through: what is ready goes out together, and a lone event waits for nothing. Writes are gathered too,
+and become durable once in a turn of the event loop (:mod:`.disk`).
 
 Invariants
 ----------

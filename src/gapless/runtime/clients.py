@@ -259,6 +259,7 @@ class Clients:
                     continue
             if not connection.spoke:
                 connection.send(_BEAT)
+                connection.flush()
             connection.spoke = False
 
     def hold(self) -> None:

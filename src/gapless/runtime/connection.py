@@ -1,12 +1,13 @@
-"""One connection: bytes in, bodies out to whoever handles them; frames in, one write a turn.
+"""One connection: bytes in, bodies out to whoever handles them; frames in, one write a step.
 
 A handler is what the connection is at the moment: a newcomer that has not introduced itself, a
 client, a link. It is asked nothing before it was given a body, and told once when all is over.
 
-Frames are gathered and written once in a turn of the event loop: what is ready goes out together,
-and a lone frame does not wait for others. What the other side does not read gathers in the
-transport. Above ``bytes_max`` the handler is told, so that it can hold back; above
-``OVERFLOW`` times that, the connection ends.
+Frames are gathered while the machine's steps are carried out, and written when these are through:
+what is ready goes out together, and a lone frame does not wait for a turn of the event loop. When
+much comes in, what goes out is written once in a turn. What the other side does not read gathers in the
+transport. Above ``bytes_max`` the handler is told, so that it can hold back; above ``OVERFLOW`` times
+that, the connection ends.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ __all__ = ["LINGER_S", "Connection", "Handler", "Outbox", "Traffic"]
 LINGER_S: Final = 1.0
 """How long a connection that ends may take to send the rest and to hear that the other side ends
 too; then it is cut."""
+
+MUCH_READ: Final = 65_536
+"""Bytes that, read at once, say that more is there. The event loop then goes on reading from the same
+connection for a while. Whoever were answered meanwhile would send more, and others would starve."""
 
 OVERFLOW: Final = 4
 """So many times ``bytes_max`` may wait before the connection ends: some is sent before it can be
@@ -65,25 +70,39 @@ class Handler(Protocol):
 
 
 class Outbox:
-    """Connections with something to write; all write in the next turn of the loop."""
+    """Connections with something to write; all write when the steps that sent it are through."""
 
-    __slots__ = ("_loop", "_waiting")
+    __slots__ = ("_gathers", "_loop", "_waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: list[Connection] = []
+        self._gathers = False
+        """Whether all wait for the next turn of the loop."""
 
     def add(self, connection: Connection) -> None:
-        """Let a connection write soon."""
-        if not self._waiting:
-            self._loop.call_soon(self.flush)
-        self._waiting.append(connection)
+        """Let a connection write when the others do, those to brokers first."""
+        if connection.goes_on:
+            self._waiting.insert(0, connection)
+        else:
+            self._waiting.append(connection)
 
     def flush(self) -> None:
-        """Let all write now."""
-        waiting, self._waiting = self._waiting, []
-        for connection in waiting:
-            connection.flush()
+        """Let all write now, unless they wait for the next turn."""
+        if self._waiting and not self._gathers:
+            waiting, self._waiting = self._waiting, []
+            for connection in waiting:
+                connection.flush()
+
+    def gather(self) -> None:
+        """Let all wait for the next turn, and write once then."""
+        if not self._gathers:
+            self._gathers = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._gathers = False
+        self.flush()
 
 
 class Connection(asyncio.Protocol):
@@ -101,6 +120,8 @@ class Connection(asyncio.Protocol):
         """Whether something came since a sweep last looked."""
         self.spoke = True
         """Whether something was sent since a sweep last looked."""
+        self.goes_on = False
+        """Whether what is sent has farther to go: then it is written before what ends here."""
         self.over = False
         self.is_full = False
         self._outbox = outbox
@@ -134,11 +155,13 @@ class Connection(asyncio.Protocol):
         if self.over:
             return
         self.heard = True
+        if len(data) >= MUCH_READ:
+            self._outbox.gather()
         try:
             bodies = self._splitter.feed(data)
-            handler = self.handler
-            handler.traffic.bytes_in += len(data)
-            handler.traffic.frames_in += len(bodies)
+            traffic = self.handler.traffic
+            traffic.bytes_in += len(data)
+            traffic.frames_in += len(bodies)
             for body in bodies:
                 self.handler.take(body)  # which may change the handler, or end all
                 if self._is_over():
@@ -174,7 +197,7 @@ class Connection(asyncio.Protocol):
         return f"{found[0]}:{found[1]}" if found else "nowhere"
 
     def send(self, frame: bytearray) -> None:
-        """Send a frame, with all others of this turn."""
+        """Send a frame, with all others of this step; outside of steps :meth:`flush` must follow."""
         if self.over:
             return
         if not self._frames:

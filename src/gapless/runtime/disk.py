@@ -1,9 +1,13 @@
-"""What is under way to the store of a node, and what it has done."""
+"""What is under way to the store of a node, and what it has done.
+
+All writes of one turn of the event loop become durable together. A lone one, with nothing else under
+way, is made durable here in the loop if that is quick; else by a thread, while the loop goes on.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from gapless.core.machine import Event, Fetch, Write, Written
 from gapless.runtime.stores import Store
@@ -14,9 +18,19 @@ __all__ = ["Disk"]
 class Disk:
     """Counts what is written, and divides what became durable into steps."""
 
-    def __init__(self, store: Store, step_bytes_max: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        on_done: Callable[[list[Written]], None],
+        step_bytes_max: int,
+    ) -> None:
         self._store = store
+        self._loop = loop
+        self._on_done = on_done
         self._step_bytes_max = step_bytes_max
+        self._gathered = 0
+        """How many writes wait for the end of this turn."""
         self._sizes: dict[int, int] = {}
         """About how large the writes are that are under way."""
         self._idle = asyncio.Event()
@@ -37,17 +51,28 @@ class Disk:
         return len(self._sizes)
 
     def write(self, write: Write) -> None:
-        """Make changes durable."""
+        """Make changes durable, with all others of this turn."""
         before = self._store.pending_bytes
-        self._store.write(write)
+        self._store.gather(write)
         self._sizes[write.ticket] = self._store.pending_bytes - before
         self._idle.clear()
+        if not self._gathered:
+            self._loop.call_soon(self.flush)
+        self._gathered += 1
+
+    def flush(self) -> None:
+        """Have made durable what was gathered, at once if nothing else is under way."""
+        is_alone = self._gathered == len(self._sizes)
+        self._gathered = 0
+        done = self._store.flush(here=is_alone)
+        if done:
+            self._on_done(done)
 
     def fetch(self, fetch: Fetch) -> None:
         """Read a log."""
         self._store.fetch(fetch)
 
-    def steps_of(self, events: list[Event]) -> Iterator[list[Event]]:
+    def steps_of(self, events: Iterable[Event]) -> Iterator[list[Event]]:
         """Divide what was done into steps: what is durable together is told together.
 
         What one step has to say to a peer or a client travels in one piece, so it is bounded.

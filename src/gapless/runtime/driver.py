@@ -65,6 +65,9 @@ class Hands(Protocol):
     def fetch(self, fetch: Fetch) -> None:
         """Read a log."""
 
+    def flush(self) -> None:
+        """Nothing more is to be done now: let go out what was gathered."""
+
 
 def moment() -> Moment:
     """Return both clocks in microseconds."""
@@ -126,6 +129,8 @@ class Driver:
                 effects = step_all(events, Moment(began // 1_000, time.time_ns() // 1_000))
                 for effect in effects:
                     self._carry_out(effect)
+                if not batches:
+                    self._hands.flush()  # more may happen by it: a connection can be full
                 took = time.monotonic_ns() - began
                 self.steps += 1
                 self.step_ns += took

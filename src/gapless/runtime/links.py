@@ -239,6 +239,7 @@ class Links:
             async with asyncio.timeout(timeout_s):
                 await loop.create_connection(lambda: connection, address.host, address.port)
                 connection.send(self._introduction)
+                connection.flush()
                 return await caller.answered
         except TimeoutError:
             return f"no answer from {address} in {timeout_s:g} s"
@@ -272,6 +273,7 @@ class Links:
             older.connection.abort()
         link = Link(self, peer, connection)
         connection.handler = link
+        connection.goes_on = True
         connection.allow(FRAME_BYTES_MAX)
         self._open[peer] = link
         if peer in self._down:

@@ -12,8 +12,8 @@ from typing import Any
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetch, Fetched, Write, Written
-from gapless.delivery.packing import packed
-from gapless.messages.records import Append, Erase, LogRow, Record, Store, Trim
+from gapless.delivery.packing import packed, unpack_row
+from gapless.messages.records import Append, AppendPacked, Erase, LogRow, Record, Store, Trim
 
 __all__ = ["MemoryStore"]
 
@@ -25,18 +25,26 @@ class MemoryStore:
         self._on_done = on_done
         self._records: dict[tuple[str, ...], Record] = {}
         self._logs: dict[PubendId, list[LogRow]] = {}
-        self._done: list[Written | Fetched] = []
+        self._gathered: list[Write] = []
+        self._fetched: list[Fetched] = []
 
     @property
     def pending_bytes(self) -> int:
         """Nothing waits for a disk."""
         return 0
 
-    def write(self, write: Write) -> None:
-        """Apply changes; they are answered in the next turn of the loop."""
-        for change in write.changes:
-            self._apply(change)
-        self._answer(Written(write.ticket))
+    def gather(self, write: Write) -> None:
+        """Take changes that are to be applied."""
+        self._gathered.append(write)
+
+    def flush(self, *, here: bool) -> list[Written]:
+        """Apply what was gathered, at once in any case."""
+        del here
+        gathered, self._gathered = self._gathered, []
+        for write in gathered:
+            for change in write.changes:
+                self._apply(change)
+        return [Written(write.ticket) for write in gathered]
 
     def fetch(self, fetch: Fetch) -> None:
         """Read rows; they are answered in the next turn of the loop."""
@@ -54,7 +62,9 @@ class MemoryStore:
                 break
             found.append(row)
         told = map(packed, found) if fetch.packed else found
-        self._answer(Fetched(fetch.ticket, tuple(told), complete=complete))
+        if not self._fetched:
+            asyncio.get_running_loop().call_soon(self._deliver)
+        self._fetched.append(Fetched(fetch.ticket, tuple(told), complete=complete))
 
     def close(self) -> None:
         """Forget everything."""
@@ -69,20 +79,17 @@ class MemoryStore:
                 self._records.pop(key, None)
             case Append(row):
                 self._logs.setdefault(row.pubend, []).append(row)
+            case AppendPacked():
+                self._apply(Append(unpack_row(change)))
             case Trim(pubend, up_to):
                 rows = self._logs.get(pubend, [])
                 del rows[: bisect_right(rows, up_to, key=_last)]
             case _:
                 raise AssertionError(f"{change!r} is no change")
 
-    def _answer(self, event: Written | Fetched) -> None:
-        if not self._done:
-            asyncio.get_running_loop().call_soon(self._deliver)
-        self._done.append(event)
-
     def _deliver(self) -> None:
-        done, self._done = self._done, []
-        self._on_done(done)
+        fetched, self._fetched = self._fetched, []
+        self._on_done(fetched)
 
 
 def _last(row: LogRow) -> int:

@@ -47,6 +47,7 @@ class Metrics(Collector):
         """Look everything up."""
         yield from self._events()
         yield from self._traffic()
+        yield from self._overlay()
         yield from self._machine()
         yield from self._disk()
         yield from self._streams()
@@ -79,6 +80,36 @@ class Metrics(Collector):
         yield _gauge("links_open", "Peers with a link.", len(node.links.open_peers))
         yield _gauge("links_wanted", "Peers there should be a link with.", len(node.links.peers))
         yield _count("dials", "Attempts to reach a peer.", node.links.dials)
+
+    def _overlay(self) -> Iterator[Metric]:
+        """What is cut, and what goes around it."""
+        broker = self._node.broker
+        peers, sessions = self._node.links.peers, broker.sessions
+        around, reached = broker.neighbourhood, {broker.neighbourhood.own}
+        reached.update(around.cell_of(peer) or "" for peer in sessions.open_peers())
+        cells = {each.name for each in around.cells}
+        detours = broker.inspection.detours()
+        yield _gauge("peers_reached", "Peers with a session.", len(sessions.open_peers()))
+        yield _gauge("peers_wanted", "Peers there should be a session with.", len(peers))
+        yield _gauge(
+            "cells_unreached",
+            "Cells in reach of the tree none of whose brokers has a session with this one.",
+            len(cells - reached),
+        )
+        yield _gauge("partitions", "Partitions that this broker knows of.", detours.partitions)
+        yield _gauge(
+            "sessions_relayed",
+            "Peers that are talked to over others, because the link to them is cut.",
+            detours.sessions_relayed,
+        )
+        yield _gauge(
+            "feeds_bypassing",
+            "Streams that come past a cell of which no broker is reached.",
+            detours.feeds_bypassing,
+        )
+        yield _gauge(
+            "feeds_relayed", "Streams that come over a relayed session.", detours.feeds_relayed
+        )
 
     def _machine(self) -> Iterator[Metric]:
         driver = self._node.driver

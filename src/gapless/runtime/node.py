@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 from gapless.audit.brokers import BrokerAudit
@@ -132,7 +132,8 @@ class Node:
         self._begun: asyncio.Future[None] = loop.create_future()
         self._outbox = Outbox(loop)
         opened = await open_store(self.settings.data, loop, self._stored, self.disk_failed)
-        self.disk = Disk(opened.store, self.settings.parameters.frame_bytes_max)
+        step_bytes_max = self.settings.parameters.frame_bytes_max
+        self.disk = Disk(opened.store, loop, self._stored, step_bytes_max)
         self.refused = opened.refused
         try:
             self._open_audit()
@@ -289,9 +290,13 @@ class Node:
         """Read a log."""
         self.disk.fetch(fetch)
 
+    def flush(self) -> None:
+        """Write what was gathered for connections."""
+        self._outbox.flush()
+
     # --- what happens ----------------------------------------------------------------------------
 
-    def _stored(self, events: list[Event]) -> None:
+    def _stored(self, events: Sequence[Event]) -> None:
         """Take what the disk has done."""
         if self._stopped:
             return
@@ -405,6 +410,7 @@ class Node:
         self._stopped = True
         if hasattr(self, "driver"):
             self.driver.stop()
+        self.disk.flush()
         await self._loop.run_in_executor(None, self.disk.close)
         if self._audit is not None:
             self._audit.close()

@@ -23,11 +23,15 @@ Or a few words, for overlays on one computer. Cells are c1, c2, …, each with o
 - ``star:N``: c1 in the middle, N - 1 cells around it
 - ``tree:FxD``: D levels, c1 at the top, and F cells below every cell that is not of the last level;
   so ``tree:2x3`` has 1 + 2 + 4 cells
+
+One number more is how many brokers every cell has: ``line:3x2``, ``star:5x2``, ``tree:2x3x2``. The
+brokers of such a cell have its number and a letter: b1a and b1b are in c1, b2a and b2b in c2.
 """
 
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -40,12 +44,27 @@ from gapless.overlay.neighbourhood import Topology
 from gapless.runtime.addresses import Address
 from gapless.runtime.toml import read_toml, toml_text
 
-__all__ = ["CELLS_MAX", "Overlay", "generate", "load_overlay", "overlay_of", "single"]
+__all__ = [
+    "BROKERS_MAX",
+    "CELLS_MAX",
+    "Overlay",
+    "generate",
+    "load_overlay",
+    "overlay_of",
+    "single",
+]
 
 CELLS_MAX: Final = 1_000
-"""Cells of a generated overlay: more processes than a computer should be asked for."""
+"""Cells, and brokers, of a generated overlay: more processes than a computer should be asked for."""
 
-_WORDS: Final = re.compile(r"(line|star):([0-9]{1,6})|(tree):([0-9]{1,6})x([0-9]{1,6})")
+BROKERS_MAX: Final = len(string.ascii_lowercase)
+"""Brokers of a cell of a generated overlay: each is named by a letter."""
+
+_WORDS: Final = re.compile(
+    r"""(?P<shape>line|star) : (?P<cells>\d{1,6}) (?:x (?P<brokers>\d{1,6}))?
+    | tree : (?P<fan_out>\d{1,6}) x (?P<depth>\d{1,6}) (?:x (?P<each>\d{1,6}))?""",
+    re.ASCII | re.VERBOSE,
+)
 
 
 class Overlay(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,14 +104,13 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _counted(name: str) -> tuple[str, int, str]:
-    """Return what to sort names by, so that b10 comes after b2."""
-    head = name.rstrip("0123456789")
-    tail = name[len(head) :]
-    return head, int(tail or 0), name
+def _counted(name: str) -> tuple[tuple[str, int], ...]:
+    """Return what to sort names by, so that b10 comes after b2, and b10a after b2b."""
+    parts = re.split("([0-9]+)", name)
+    return tuple(zip(parts[::2], (int(each) for each in [*parts[1::2], "0"]), strict=True))
 
 
-def _counted_edge(edge: tuple[str, ...]) -> tuple[tuple[str, int, str], ...]:
+def _counted_edge(edge: tuple[str, ...]) -> tuple[tuple[tuple[str, int], ...], ...]:
     return tuple(map(_counted, edge))
 
 
@@ -129,11 +147,11 @@ def _check_addresses(overlay: Overlay) -> None:
             raise UsageError(f"addresses names {name}, which is a broker of no cell")
 
 
-def overlay_of(text: str) -> Overlay:
-    """Return the overlay that ``line:3`` or the name of a file stands for."""
-    if text.endswith(".toml") or "/" in text:
-        return load_overlay(Path(text))
-    return generate(text)
+def overlay_of(text: str, *, delta: int | None = None) -> Overlay:
+    """Return the overlay that ``line:3`` or the name of a file stands for, perhaps with another δ."""
+    is_file = text.endswith(".toml") or "/" in text
+    found = load_overlay(Path(text)) if is_file else generate(text)
+    return found if delta is None else msgspec.structs.replace(found, delta=delta)
 
 
 def generate(text: str) -> Overlay:
@@ -141,19 +159,26 @@ def generate(text: str) -> Overlay:
 
     >>> [cell.neighbours for cell in generate("star:4").topology.cells]
     [('c2', 'c3', 'c4'), ('c1',), ('c1',), ('c1',)]
+    >>> [cell.brokers for cell in generate("line:2x2").topology.cells]
+    [('b1a', 'b1b'), ('b2a', 'b2b')]
     """
     found = _WORDS.fullmatch(text)
     if found is None:
         raise UsageError(
-            f"{text!r} is no overlay: write line:3, star:5, tree:2x3 or the name of a .toml file"
+            f"{text!r} is no overlay: write line:3, star:5, tree:2x3, the same with the number of "
+            "brokers in every cell (line:3x2, star:5x2, tree:2x3x2), or the name of a .toml file"
         )
-    if found[3]:
-        parents = _tree(int(found[4]), int(found[5]), text)
-    else:
-        count = int(found[2])
+    if found["shape"]:
+        count = int(found["cells"])
         _check_count(count, text)
-        parents = [0 if found[1] == "star" else child - 1 for child in range(1, count)]
-    return _grown(parents)
+        parents = [0 if found["shape"] == "star" else child - 1 for child in range(1, count)]
+    else:
+        parents = _tree(int(found["fan_out"]), int(found["depth"]), text)
+    brokers = int(found["brokers"] or found["each"] or 1)
+    if not 1 <= brokers <= BROKERS_MAX:
+        raise UsageError(f"{text!r} must have 1 to {BROKERS_MAX} brokers in a cell")
+    _check_count((len(parents) + 1) * brokers, text, "brokers")
+    return _grown(parents, brokers)
 
 
 def single(broker: BrokerId = "b1", cell: CellId = "c1") -> Overlay:
@@ -175,13 +200,17 @@ def _tree(fan_out: int, depth: int, text: str) -> list[int]:
     return parents
 
 
-def _check_count(cells: int, text: str) -> None:
-    if not 1 <= cells <= CELLS_MAX:
-        raise UsageError(f"{text!r} must have 1 to {CELLS_MAX:,} cells")
+def _check_count(count: int, text: str, what: str = "cells") -> None:
+    if not 1 <= count <= CELLS_MAX:
+        raise UsageError(f"{text!r} must have 1 to {CELLS_MAX:,} {what}")
 
 
-def _grown(parents: list[int]) -> Overlay:
+def _grown(parents: list[int], brokers: int) -> Overlay:
     """Return the tree in which every cell hangs on its parent."""
-    numbers = range(1, len(parents) + 2)
+    letters = string.ascii_lowercase[:brokers] if brokers > 1 else [""]
+    cells = {
+        f"c{number}": [f"b{number}{letter}" for letter in letters]
+        for number in range(1, len(parents) + 2)
+    }
     edges = [(f"c{parent + 1}", f"c{child}") for child, parent in enumerate(parents, start=2)]
-    return Overlay(topology=Topology.of({f"c{each}": [f"b{each}"] for each in numbers}, edges))
+    return Overlay(topology=Topology.of(cells, edges))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from gapless.core.ids import PubendId
-from gapless.core.machine import Fetch, Write
+from gapless.core.machine import Fetch, Write, Written
 from gapless.messages.records import Record
 from gapless.runtime.memory import MemoryStore
 from gapless.storage import Loaded, Storage
@@ -25,8 +25,15 @@ class Store(Protocol):
     def pending_bytes(self) -> int:
         """How much waits to be written."""
 
-    def write(self, write: Write) -> None:
-        """Make changes durable, in the order of asking; answered by Written."""
+    def gather(self, write: Write) -> None:
+        """Take changes that are to be durable, in the order of asking, when they are flushed."""
+
+    def flush(self, *, here: bool) -> list[Written]:
+        """Have what was gathered made durable, by a thread, or ``here`` and now if that is quick.
+
+        Returns what was made durable here; else Written comes later. Who allows it waits for no
+        other Written.
+        """
 
     def fetch(self, fetch: Fetch) -> None:
         """Read rows of a log; answered by Fetched."""

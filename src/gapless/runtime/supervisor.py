@@ -22,11 +22,11 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -40,7 +40,16 @@ from gapless.runtime.overlays import Overlay, load_overlay
 from gapless.runtime.process import Ready
 from gapless.runtime.toml import toml_text
 
-__all__ = ["BrokerProcess", "Happening", "Stage", "StartError", "Supervisor", "supervise"]
+__all__ = [
+    "BrokerProcess",
+    "Happening",
+    "Places",
+    "Stage",
+    "StartError",
+    "Supervisor",
+    "free_ports",
+    "supervise",
+]
 
 READY_S: Final = 60.0
 """How long a broker may take to be ready: it may have a long log to look through."""
@@ -95,6 +104,9 @@ class BrokerProcess:
         self.trouble = ""
         """Why no process could be made, if that is so."""
         self.process: asyncio.subprocess.Process | None = None
+        self.may_start = asyncio.Event()
+        """Set unless it is to stay down for now."""
+        self.may_start.set()
         self.log_begins = (0, 0)
         """In which file, by its number, and where in it the words of the present process begin."""
         self.settled = asyncio.Event()
@@ -125,6 +137,28 @@ class BrokerProcess:
         return ""
 
 
+class Places(Protocol):
+    """Where brokers run that have more between them than the loopback of one computer."""
+
+    def command(self, broker: BrokerId) -> Sequence[str]:
+        """Return what the command that runs a broker begins with."""
+
+    def seen_from(self, broker: BrokerId) -> Mapping[BrokerId, Address]:
+        """Return where a broker finds others, as far as that is not where they listen."""
+
+
+class _Here:
+    """All of this computer, and nothing between."""
+
+    def command(self, broker: BrokerId) -> Sequence[str]:
+        del broker
+        return ()
+
+    def seen_from(self, broker: BrokerId) -> Mapping[BrokerId, Address]:
+        del broker
+        return {}
+
+
 def _ignore(happening: Happening) -> None:
     del happening
 
@@ -144,6 +178,7 @@ class Supervisor:
         log: LogConfig | None = None,
         audit: AuditOptions | None = None,
         restart: bool = True,
+        places: Places = _Here(),  # noqa: B008  # it has no state
         on_event: Callable[[Happening], None] = _ignore,
     ) -> None:
         """``port`` is that of the first broker, the others follow; 0 takes any that are free."""
@@ -153,6 +188,7 @@ class Supervisor:
         self._log = log or LogConfig()
         self._audit = audit
         self._restart = restart
+        self._places = places
         self._on_event = on_event
         self._stopping = False
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
@@ -221,6 +257,14 @@ class Supervisor:
         if process is not None:
             process.kill()
 
+    def keep_down(self, name: BrokerId) -> None:
+        """Do not start a broker again that dies, until it is let up."""
+        self[name].may_start.clear()
+
+    def let_up(self, name: BrokerId) -> None:
+        """Start a broker again, if it has died."""
+        self[name].may_start.set()
+
     # --- one broker ------------------------------------------------------------------------------
 
     async def _keep(self, broker: BrokerProcess) -> None:
@@ -246,6 +290,7 @@ class Supervisor:
             wait_s = backoff.next_s()
             self._tell(broker, Stage.DIED, f"{_fate(code)}; starts again in {wait_s:.1f} s")
             await asyncio.sleep(wait_s)
+            await broker.may_start.wait()
             broker.restarts += 1
 
     async def _run(self, broker: BrokerProcess) -> int:
@@ -254,6 +299,7 @@ class Supervisor:
         with broker.log_path.open("ab") as log:
             broker.log_begins = (os.fstat(log.fileno()).st_ino, log.tell())
             process = await asyncio.create_subprocess_exec(
+                *self._places.command(broker.name),
                 *(sys.executable, "-m", "gapless.runtime", str(broker.config_path)),
                 *("--supervised", "--restarts", str(broker.restarts)),
                 stdin=asyncio.subprocess.PIPE,
@@ -305,13 +351,23 @@ class Supervisor:
         path.write_text(self.overlay.to_toml())
         for broker in self.brokers:
             broker.directory.mkdir(mode=0o700, exist_ok=True)
-            broker.config_path.write_text(self._config(broker))
+            broker.config_path.write_text(self._config(broker, self._overlay_file(broker)))
 
-    def _config(self, broker: BrokerProcess) -> str:
+    def _overlay_file(self, broker: BrokerProcess) -> str:
+        """Return the overlay's file for a broker, which has its own if it sees others elsewhere."""
+        seen = self._places.seen_from(broker.name)
+        if not seen:
+            return "../overlay.toml"
+        addresses = {**self.overlay.addresses, **seen}
+        view = msgspec.structs.replace(self.overlay, addresses=addresses)
+        (broker.directory / "overlay.toml").write_text(view.to_toml())
+        return "overlay.toml"
+
+    def _config(self, broker: BrokerProcess, overlay: str) -> str:
         values: dict[str, object] = {
             "name": broker.name,
             "cell": broker.cell,
-            "overlay": "../overlay.toml",
+            "overlay": overlay,
             "data": "store",
             "listen": str(broker.address),
         }
@@ -330,14 +386,14 @@ class Supervisor:
 def _placed(overlay: Overlay, host: str, port: int) -> Overlay:
     """Give an address to every broker that has none."""
     names = [name for name, _ in overlay.brokers]
-    ports = [port + place for place in range(len(names))] if port else _free_ports(len(names))
+    ports = [port + place for place in range(len(names))] if port else free_ports(len(names))
     if ports[-1] > 65_535:
         raise UsageError(f"{len(names)} brokers do not fit above port {port}; take a lower one")
     given = {name: Address(host, each) for name, each in zip(names, ports, strict=True)}
     return msgspec.structs.replace(overlay, addresses={**given, **overlay.addresses})
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Return ports that nobody uses now."""
     with contextlib.ExitStack() as stack:
         found = []

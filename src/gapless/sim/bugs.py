@@ -27,9 +27,10 @@ from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subend import Subend
 from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.streams import Piece
-from gapless.overlay.sessions import Sessions
+from gapless.overlay.session import Session
 from gapless.propagation import sufficiency
 from gapless.propagation.outtable import OutTable
+from gapless.sim.detours import DETOURS
 from gapless.sim.lapses import LAPSES
 from gapless.sim.plants import Catch, Plant, hunt
 
@@ -300,9 +301,10 @@ BUGS: Final = (
     Plant(
         "sessions never die",
         "a peer that is not heard of, or does not hear us, is spoken to for ever (R1, A28)",
-        ((Sessions, "_restart", _constant(None)),),
+        ((Session, "_restart", _constant(None)),),
     ),
     *LAPSES,
+    *DETOURS,
 )
 """Each is to be caught within :data:`SEEDS_MAX` seeds."""
 

@@ -4,6 +4,10 @@ It is drawn: a connected part of the tree, whole or not. Inside of it brokers ma
 to whole cells, but never more than δ cells in a row: what is alive around them must find its way past
 them (R7, R20; PT's δ). And links may stay cut for ever, if both ends still reach each other over so
 many others as a session may be relayed over (R3). What is outside fares as it will.
+
+A *narrow* core has only the links that are needed: those to the nearest that live. In a *wide* one the
+links past living cells are good too. There a cell may be cut off from one side and alive, an island, and
+those beyond it carry its sessions (A2).
 """
 
 from __future__ import annotations
@@ -37,12 +41,13 @@ class Core:
         self._empty: set[CellId] = set()
         """Cells inside of which nobody lives."""
         self.brokers = self._survivors(random)
+        self._wide = self._options.inner_cuts > 0 and world.stream("wide core").random() < 0.5
         self._cut: set[frozenset[BrokerId]] = set()
         self._cut_some(world, random)
 
     def holds(self, pair: Pair) -> bool:
         """Say whether the links between two brokers are good in the liveness phase."""
-        return self._is_tie(pair) and _ends(pair) not in self._cut
+        return self._is_good(pair) and _ends(pair) not in self._cut
 
     def has_cut(self, pair: Pair) -> bool:
         """Say whether two brokers of the core have to do without the link between them."""
@@ -81,24 +86,30 @@ class Core:
 
     # --- which links are good ------------------------------------------------------------------
 
-    def _is_tie(self, pair: Pair) -> bool:
-        """Say whether two brokers have to talk: nobody lives in the cells between them."""
+    def _is_good(self, pair: Pair) -> bool:
+        """Say whether two brokers have a link unless it is cut: nobody lives in the cells between.
+
+        In a wide core whoever is between does not matter.
+        """
         left, right = (link.source for link in pair.links)
         if not {left.broker, right.broker} <= self.brokers:
             return False
-        return self._empty.issuperset(self._ways[left.cell].path(right.cell)[:-1])
+        between = self._ways[left.cell].path(right.cell)[:-1]
+        return self._wide or self._empty.issuperset(between)
 
     def _cut_some(self, world: World, random: Random) -> None:
         """Choose links that stay cut, each only if its ends still reach each other over others."""
-        ties = [_ends(pair) for pair in world.network.pairs if self._is_tie(pair)]
-        for tie in ties:
+        good = [_ends(pair) for pair in world.network.pairs if self._is_good(pair)]
+        for link in good:
             if random.random() < self._options.inner_cuts:
-                left = [each for each in ties if each not in self._cut and each != tie]
-                if all(self._is_relayable(each, left) for each in (*self._cut, tie)):
-                    self._cut.add(tie)
+                left = [each for each in good if each not in self._cut and each != link]
+                if all(self._is_relayable(each, left) for each in (*self._cut, link)):
+                    self._cut.add(link)
 
-    def _is_relayable(self, tie: frozenset[BrokerId], links: Iterable[frozenset[BrokerId]]) -> bool:
-        start, end = sorted(tie)
+    def _is_relayable(
+        self, missing: frozenset[BrokerId], links: Iterable[frozenset[BrokerId]]
+    ) -> bool:
+        start, end = sorted(missing)
         reached = {start}
         for _ in range(self._options.parameters().relay_hops_max + 1):
             reached |= {broker for link in links if link & reached for broker in link}

@@ -22,8 +22,17 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetch, Fetched, Write, Written
-from gapless.delivery.packing import packed
-from gapless.messages.records import Append, Change, Erase, LogRow, Record, Store, Trim
+from gapless.delivery.packing import packed, unpack_row
+from gapless.messages.records import (
+    Append,
+    AppendPacked,
+    Change,
+    Erase,
+    LogRow,
+    Record,
+    Store,
+    Trim,
+)
 
 if TYPE_CHECKING:
     from gapless.sim.world import Host, Process, World
@@ -111,7 +120,9 @@ class Disk:
         return len(pending) - kept
 
     def _apply(self, changes: tuple[Any, ...]) -> None:
-        for change in changes:
+        for each in changes:
+            # nobody who watches has to know that some rows come packed
+            change = Append(unpack_row(each)) if type(each) is AppendPacked else each
             if type(change) is Store:
                 self.records[change.record.key] = change.record
             elif type(change) is Append:

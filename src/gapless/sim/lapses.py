@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from gapless.core.ids import VirtualTime
+from gapless.delivery.inquiry import Inquiry
 from gapless.delivery.lookup import Found
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.publishers import Publishers
@@ -22,7 +23,8 @@ from gapless.delivery.subscribers.host import SubscriberHost
 from gapless.delivery.subscribers.segments import Segment
 from gapless.delivery.subscribers.stalls import Stalls
 from gapless.delivery.subscribers.subend import Subend
-from gapless.overlay.sessions import Sessions, State
+from gapless.messages.overlay import Packet
+from gapless.overlay.session import Session, State
 from gapless.sim.plants import Plant
 
 __all__ = ["LAPSES"]
@@ -57,19 +59,19 @@ def _one_early(original: Any) -> Any:
 
 
 def _takes_every_session(original: Any) -> Any:
-    def packet(self: Any, peer: Any, held: Any, packet: Any) -> None:
-        if held.theirs is not None and held.state is State.OPEN:
-            held.expected = packet.sequence
-            packet = msgspec.structs.replace(packet, sender=held.theirs, receiver=held.mine)
-        original(self, peer, held, packet)
+    def packet(self: Session, packet: Packet) -> None:
+        if self.theirs is not None and self.state is State.OPEN:
+            self._expected = packet.sequence
+            packet = msgspec.structs.replace(packet, sender=self.theirs, receiver=self.mine)
+        original(self, packet)
 
     return packet
 
 
 def _passes_over_holes(original: Any) -> Any:
-    def packet(self: Any, peer: Any, held: Any, packet: Any) -> None:
-        held.expected = packet.sequence
-        original(self, peer, held, packet)
+    def packet(self: Session, packet: Packet) -> None:
+        self._expected = packet.sequence
+        original(self, packet)
 
     return packet
 
@@ -153,7 +155,7 @@ LAPSES: Final = (
     Plant(
         "nacks are dropped",
         "a router does not ask on for what it does not know (R37)",
-        ((Router, "_inquire", _replaced(_drops_nacks)),),
+        ((Inquiry, "ask", _replaced(_drops_nacks)),),
     ),
     Plant(
         "silence over an event",
@@ -168,12 +170,12 @@ LAPSES: Final = (
     Plant(
         "dead sessions speak",
         "a packet of an older session or life is taken for one of the present (R1, I12)",
-        ((Sessions, "_packet", _takes_every_session),),
+        ((Session, "_packet", _takes_every_session),),
     ),
     Plant(
         "holes in a session",
         "a packet that was lost in the middle of a session is not missed (R1)",
-        ((Sessions, "_packet", _passes_over_holes),),
+        ((Session, "_packet", _passes_over_holes),),
     ),
     Plant(
         "publishers are not fenced",

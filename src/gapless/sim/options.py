@@ -20,7 +20,16 @@ from gapless.sim.limits import draw_limits, paced
 from gapless.sim.shapes import SHAPES, tree
 from gapless.sim.situations import add_situation
 
-__all__ = ["FAULT_KINDS", "RARE_FAULT_KINDS", "NetworkKind", "Options", "draw", "draw_ordinary"]
+__all__ = [
+    "BROKERS_MAX",
+    "FAULT_KINDS",
+    "RARE_FAULT_KINDS",
+    "NetworkKind",
+    "Options",
+    "draw",
+    "draw_ordinary",
+    "with_redundancy",
+]
 
 FAULT_KINDS: Final = (
     "crash",
@@ -144,6 +153,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Reads of a log by a client, a second."""
     roam: float = 0.2
     """How often a client without durable subscription comes back at another broker."""
+    flee: float = 0.0
+    """How often a client with a durable subscription comes back at another broker."""
     credit_max: int = 20
     expiry: bool = False
     """Whether members and holds may expire, so that gaps are lawful."""
@@ -205,11 +216,11 @@ DEFAULTS = Options()
 def draw(seed: int) -> Options:
     """Return the options of a seed."""
     together = Random(f"{seed}/together").random() < 0.5  # noqa: S311
-    ordinary = _with_redundancy(draw_ordinary(seed))
+    ordinary = with_redundancy(draw_ordinary(seed))
     return _also_staging(add_situation(ordinary).with_(together=together))
 
 
-def _with_redundancy(options: Options) -> Options:
+def with_redundancy(options: Options) -> Options:
     """Return the options with cells of several brokers, and with losses that never heal."""
     random = Random(f"{options.seed}/redundancy")  # noqa: S311
     brokers = random.choice((1, 1, 2, 2, 3))
@@ -220,6 +231,7 @@ def _with_redundancy(options: Options) -> Options:
         delta=random.choice((0, 1, 1, 2, 3, 4)),
         inner_losses=0.0 if calm else random.choice((0.0, 0.2, 0.5)),
         inner_cuts=0.0 if calm else random.choice((0.0, 0.2, 0.5)),
+        flee=random.choice((0.0, 0.0, 0.2, 0.5)),
     )
 
 

@@ -8,6 +8,7 @@ is brute force: every publication after its start that its governing filter matc
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from gapless.content.filter import Filter
@@ -82,8 +83,9 @@ class Truth:
         self.streams: dict[PubendId, Stream] = {}
         self.sent: dict[tuple[PubendId, str, int], tuple[dict[str, Value], bytes]] = {}
         """What publishers sent, by pubend, publisher and sequence."""
-        self.erased: dict[str, int] = {}
-        """How often the record of a durable subscription was erased: at its end, or by expiry."""
+        self.erased: Counter[tuple[BrokerId, str]] = Counter()
+        """How often the record of a durable subscription was erased at a broker: at its end, by
+        expiry, or because it had moved."""
         self.writers: dict[str, WriterChecker] = {}
         """Who stages; what they have published shows when it is logged."""
         for host in world.hosts.values():
@@ -131,7 +133,7 @@ class Truth:
             stream = self.streams[change.pubend]
             stream.released = max(stream.released, change.up_to)
         elif type(change) is Erase and change.key[0] == "subscription":
-            self.erased[change.key[1]] = self.erased.get(change.key[1], 0) + 1
+            self.erased[host.broker, change.key[1]] += 1
 
     def _stored(self, host: Host, record: PubendRecord) -> None:
         stream = self.streams.get(record.pubend)

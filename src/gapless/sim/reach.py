@@ -11,7 +11,6 @@ from typing import Final
 
 __all__ = ["OUT_OF_REACH"]
 
-_BYPASS = "needs a second candidate for a feed: redundant cells, or bypass and relay (R7)"
 _TREE = "in a tree that does not change every way leads nearer: needs reshaping (R13)"
 _SHAPE = "needs a tree that changes under load (R13)"
 _LIES = "needs a peer that breaks the protocol; nobody lies here"
@@ -27,17 +26,19 @@ OUT_OF_REACH: Final[dict[str, str]] = {
     "another protocol": "all brokers are of one version",
     "client held back": "connections of clients hold any number of bytes here",
     "answer to another question": _LIES,
-    "feed moved": _BYPASS,
     "message of no room": _LIES,
     "operator moved a subscription": _OPERATORS,
     "packet from a stranger": "links are only between brokers that know each other",
     "partition forgotten": f"{_MANY}: 256 partitions",
     "piece of an older scope": _SHAPE,
     "position from before a seek": _OPERATORS,
+    "probe went in a circle": f"{_LIES}: who passes a probe on leaves out who has",
     "pubend lies behind no edge": _SHAPE,
     "read turned away": f"{_MANY}: 1,024 reads of one pubend",
     "read with a bad filter": "clients' filters are read at the door, and brokers send what they read",
     "receiver knows another shape": _SHAPE,
+    "relayed from a stranger": _SHAPE,
+    "relayed to nowhere": _LIES,
     "reply astray": _LIES,
     "report with an unknown set": "a report and the meaning of its set travel in one packet",
     "request in a circle": _TREE,

@@ -14,6 +14,7 @@ from gapless.messages.clients import (
     Ended,
     FilterSet,
     Gap,
+    Home,
     Order,
     PositionTuple,
     Progress,
@@ -74,7 +75,9 @@ class Subscriber(Client):
         self._asked_begins: list[Begin] = []
         """Where it was asked to begin since it was last answered."""
         self._erased = 0
-        """How often its record had been erased when it was last answered."""
+        """How often its record had been erased where it is, when it came there or was answered."""
+        self._home: Home | None = None
+        """Of a durable one: where it lives, as far as was told."""
         self._change: SetFilter | None = None
         self._change_asked = 0
         """How often the present filter change was asked for."""
@@ -98,8 +101,25 @@ class Subscriber(Client):
 
     def choose_host(self) -> None:
         """Come back at the same broker, or, where a position is all that counts, at another."""
-        if not self.durable and self._answered and self.random.random() < self.world.options.roam:
+        options = self.world.options
+        if not self.durable and self._answered and self.random.random() < options.roam:
             self.host = self.random.choice(self.world.core)
+        elif options.flee and self._may_flee and self.random.random() < options.flee:
+            self._go_to(self.random.choice(self.world.core))
+        elif self._home is not None:
+            self._go_to(self.world.hosts[self._home.broker])
+
+    @property
+    def _may_flee(self) -> bool:
+        """Whether a durable subscription can go on elsewhere: one filter governs all that comes."""
+        between = any(view.is_between_filters for view in self.checker.views.values())
+        idle = self._ending is None and not self.checker.changing and not between
+        return self._home is not None and idle and bool(self.checker.position())
+
+    def _go_to(self, host: Host) -> None:
+        if host is not self.host:
+            self.host = host
+            self._erased = self.truth.erased[host.broker, self.checker.name]
 
     def connected(self) -> None:
         """Subscribe, or go on from the own position."""
@@ -131,12 +151,14 @@ class Subscriber(Client):
                 self.checker.order,
                 self._credit,
                 self.world.options.expiry_s,
+                home=self._home,
             )
         )
 
     def _resume_begin(self) -> Begin:
         checker, options = self.checker, self.world.options
-        forgetful = self.durable and self._answered and checker.may_forget
+        at_home = self._home is not None and self._home.broker == self.host.broker
+        forgetful = self.durable and self._answered and checker.may_forget and at_home
         if forgetful and self.random.random() < options.amnesia:
             checker.forgot()
             return LATEST
@@ -168,6 +190,14 @@ class Subscriber(Client):
             self._refused(notice)
         elif isinstance(notice, Ended) and notice.cause is Cause.TOO_SLOW:
             self.drop()  # and come back, and go on from the own position
+        elif isinstance(notice, Ended) and notice.home is not None:
+            self._follow(notice.home)
+
+    def _follow(self, home: Home) -> None:
+        """Go where the subscription has moved without the client's knowing that it was through."""
+        self._home = home
+        self._go_to(self.world.hosts[home.broker])
+        self.drop()
 
     def _deliver(self, notice: Delivery) -> None:
         if notice.subscription != self.checker.name:
@@ -210,7 +240,8 @@ class Subscriber(Client):
         if notice.request != self._subscribing:
             return
         self._subscribing = 0
-        erased = self.truth.erased.get(self.checker.name, 0)
+        self._home = notice.home
+        erased = self.truth.erased[self.host.broker, self.checker.name]
         if self._answered and erased > self._erased:
             self.checker.expired(self._first_begin(), notice.position)
         elif self._resuming:
@@ -240,6 +271,10 @@ class Subscriber(Client):
                 self.checker.change_refused()
         elif self._seek is not None and notice.request == self._seek.request:
             self._seek = None
+        elif notice.request == self._subscribing and notice.home is not None:
+            self._follow(notice.home)
+        elif notice.request == self._subscribing and notice.cause is Cause.TRY_LATER:
+            self.drop()
         elif notice.request == self._subscribing:
             self.world.violate("refused", f"{self.name}: subscription refused: {notice.reason}")
         elif self._ending is not None and notice.request == self._ending.request:

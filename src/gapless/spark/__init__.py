@@ -9,9 +9,10 @@ is an event. Three kinds of processes take part:
   is read, and cuts that into ranges (:mod:`.planning`, :mod:`.splitting`). A range is a partition: one
   pubend, two ticks, and the addresses of the broker that holds the log.
 - **Executors** read one range each, over a connection of their own, straight from that broker
-  (:mod:`.reading`), and make Arrow batches of what comes (:mod:`.batches`).
-- **Brokers** evaluate the filter: the option ``filter`` and what Spark pushes down of a batch query
-  (:mod:`.pushing`). What does not match is never sent.
+  (:mod:`.reading`), and make Arrow batches of what comes (:mod:`.batches`): events stay packed as the
+  log has them until they are columns.
+- **Brokers** evaluate the filter: the option ``filter`` and, for a batch query that asks for it, what Spark
+  pushes down (:mod:`.pushing`). What does not match is never sent.
 
 A position of a stream (:mod:`.offsets`) is all that a checkpoint holds. Between two positions a log has
 the same events whenever and wherever it is read, as long as it has them at all; that is what makes a

@@ -69,7 +69,14 @@ class BatchReader(DataSourceReader):
         self.pushFilters: Any = _Pushing(self)
 
     def push(self, predicates: list[Predicate]) -> Iterable[Predicate]:
-        """Let brokers test what they can; return what Spark has to test."""
+        """Let brokers test what they can; return what Spark has to test.
+
+        Only if the user asks for it (option ``pushDown``). Spark (4.1 to 4.3) keeps with a DataFrame what was
+        pushed last, for all its places in a query and for later queries: ``a.where(x).union(a.where(y))``
+        would read the rows for ``y`` twice, and ``a.count()`` after it only those.
+        """
+        if not self._options.push_down:
+            return predicates
         kinds = {each.name: each.kind for each in self._columns if each.name not in STANDARD}
         found = push(Filter(self._wanted), predicates, kinds)
         self._wanted, self._bounds = str(found.filter), found.bounds

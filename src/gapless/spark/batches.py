@@ -1,30 +1,39 @@
-"""Events to Arrow: a record batch is built column by column.
+"""Packs to Arrow: a record batch is built column by column, without an object for each event.
 
-A column of attributes is made at once where all values are of its kind, which is nearly always, and
-value by value where they are not.
+A survey (:mod:`gapless.delivery.survey`) has found what stands where. Numbers are columns then, and
+texts and payloads one piece with offsets, as Arrow wants them.
 """
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from gapless.content.values import Value
 from gapless.core.limits import INT_MAX, INT_MIN
-from gapless.messages.streams import Publication
+from gapless.delivery.survey import Column as Pieces
+from gapless.delivery.survey import Pack, Survey
+from gapless.delivery.survey.fields import (
+    FALSE,
+    FLOAT,
+    INT,
+    NAMED,
+    PAYLOAD,
+    PUBLISHER,
+    SEQUENCE,
+    TEXT,
+    TICK,
+    TRUE,
+)
 from gapless.spark.columns import STANDARD, Column, Kind
 
-__all__ = ["ARROW", "Batches"]
+__all__ = ["ARROW", "BATCH_BYTES", "Batches"]
 
-ROWS_MAX: Final = 8_192
-"""Rows of a batch, about: pieces are gathered until there are so many."""
+BATCH_BYTES: Final = 2_097_152
+"""Packs are gathered until they have so many bytes: enough that a batch costs Spark little."""
 
 ARROW: Final = {
     Kind.STRING: pa.string(),
@@ -35,24 +44,8 @@ ARROW: Final = {
     Kind.BINARY: pa.binary(),
 }
 
-_NEWLINE: Final = 10
-_encoder = msgspec.json.Encoder()
-
-
-class _Rows:
-    """Events of a pubend that become a batch."""
-
-    def __init__(self, pubend: str, events: Sequence[Publication]) -> None:
-        self.pubend = pubend
-        self.events = events
-
-    @cached_property
-    def ticks(self) -> pa.Array:
-        """Their ticks, which two columns show."""
-        return pa.array([each.tick for each in self.events], type=pa.int64())
-
-
-_Maker = Callable[[_Rows], pa.Array]
+_Maker = Callable[[str, Survey], pa.Array]
+"""Makes a column of a pubend's name and a survey of its events."""
 
 
 class Batches:
@@ -60,135 +53,121 @@ class Batches:
 
     def __init__(self, columns: Iterable[Column]) -> None:
         chosen = tuple(columns)
+        attributes = [each for each in chosen if STANDARD.get(each.name) is not each.kind]
+        self._names = [each.name for each in attributes]
         self._schema = pa.schema([pa.field(each.name, ARROW[each.kind]) for each in chosen])
-        self._makers = [_maker(each) for each in chosen]
+        self._makers = [
+            _attribute(each.kind, NAMED + attributes.index(each))
+            if each in attributes
+            else _STANDARD[each.name]
+            for each in chosen
+        ]
 
-    def of(self, pubend: str, pieces: Iterable[Sequence[Publication]]) -> Iterator[pa.RecordBatch]:
-        """Give the events of a pubend as batches, some pieces in each."""
-        gathered: list[Publication] = []
-        for piece in pieces:
-            gathered += piece
-            if len(gathered) >= ROWS_MAX:
+    def of(self, pubend: str, pieces: Iterable[Sequence[Pack]]) -> Iterator[pa.RecordBatch]:
+        """Give the events of a pubend as batches, some pieces of packs in each."""
+        gathered: list[Pack] = []
+        size = 0
+        for packs in pieces:
+            gathered += packs
+            size += sum(map(len, packs))
+            if size >= BATCH_BYTES:
                 yield self._batch(pubend, gathered)
-                gathered = []
+                gathered, size = [], 0
         if gathered:
             yield self._batch(pubend, gathered)
 
-    def _batch(self, pubend: str, events: Sequence[Publication]) -> pa.RecordBatch:
-        rows = _Rows(pubend, events)
-        arrays = [make(rows) for make in self._makers]
+    def _batch(self, pubend: str, packs: Sequence[Pack]) -> pa.RecordBatch:
+        survey = Survey(packs, self._names)
+        arrays = [make(pubend, survey) for make in self._makers]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _maker(column: Column) -> _Maker:
-    """Return what makes a column: one that every event has, or an attribute."""
-    if STANDARD.get(column.name) is column.kind:
-        return _STANDARD[column.name]
-    whole, single = _WHOLE[column.kind], _SINGLE[column.kind]
-    kind, name = ARROW[column.kind], column.name
+def _pieces(kind: Kind, pieces: Pieces, is_there: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return texts or payloads as a column."""
+    offsets, data = pieces
+    bits = None
+    if is_there is not None and not is_there.all():
+        bits = pa.py_buffer(np.packbits(is_there, bitorder="little"))
+    buffers = [bits, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(ARROW[kind], len(offsets) - 1, buffers)
 
-    def make(rows: _Rows) -> pa.Array:
-        values = [each.attributes.get(name) for each in rows.events]
-        if not set(map(type, values)) <= whole:
-            values = [None if each is None else single(each) for each in values]
-        return pa.array(values, type=kind, from_pandas=True)  # which makes NULL of NaN
 
-    return make
+def _ints(survey: Survey, field: int) -> NDArray[np.int64]:
+    return np.ascontiguousarray(survey.words(field)).view(np.int64)
 
 
 # --- attributes with a type --------------------------------------------------------------------------
 
 
-def _text(value: Value) -> Value | None:
-    return value if isinstance(value, str) else None
+def _attribute(kind: Kind, field: int) -> _Maker:
+    """Return what makes the column of an attribute: NULL where it is of another kind."""
+    make = _TYPED[kind]
+    return lambda _, survey: make(survey, field)
 
 
-def _flag(value: Value) -> Value | None:
-    return value if isinstance(value, bool) else None
+def _texts(survey: Survey, field: int) -> pa.Array:
+    return _pieces(Kind.STRING, survey.texts(field), survey.kinds(field) == TEXT)
 
 
-def _float(value: Value) -> Value | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+def _flags(survey: Survey, field: int) -> pa.Array:
+    kinds = survey.kinds(field)
+    return pa.array(kinds == TRUE, mask=(kinds != TRUE) & (kinds != FALSE))
 
 
-def _whole(value: Value) -> Value | None:
-    if isinstance(value, float):
-        # not the highest int itself: as a float it is one too high
-        fits = value.is_integer() and INT_MIN <= value < INT_MAX
-        return int(value) if fits else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _floats(survey: Survey, field: int) -> pa.Array:
+    kinds, ints = survey.kinds(field), _ints(survey, field)
+    values = np.where(kinds == INT, ints, ints.view(np.float64))
+    is_number = (kinds == INT) | (kinds == FLOAT)
+    return pa.array(values, mask=~is_number | np.isnan(values))
 
 
-_NONE: Final = type(None)
-_WHOLE: Final[dict[Kind, set[type]]] = {
-    Kind.STRING: {str, _NONE},
-    Kind.BIGINT: {int, _NONE},
-    Kind.DOUBLE: {float, _NONE},
-    Kind.BOOLEAN: {bool, _NONE},
-}
-"""The types that Arrow takes for a kind as they are."""
+def _wholes(survey: Survey, field: int) -> pa.Array:
+    """Return whole numbers; a float that is one counts, unless it is above the highest int."""
+    kinds, ints = survey.kinds(field), _ints(survey, field)
+    floats = np.where(kinds == FLOAT, ints.view(np.float64), np.nan)
+    # not the highest int itself: as a float it is one too high
+    fits = (floats == np.floor(floats)) & (floats >= INT_MIN) & (floats < INT_MAX)
+    values = np.where(fits, np.where(fits, floats, 0).astype(np.int64), ints)
+    return pa.array(values, mask=~fits & (kinds != INT))
 
-_SINGLE: Final[dict[Kind, Callable[[Value], Value | None]]] = {
-    Kind.STRING: _text,
-    Kind.BIGINT: _whole,
-    Kind.DOUBLE: _float,
-    Kind.BOOLEAN: _flag,
+
+_TYPED: Final[dict[Kind, Callable[[Survey, int], pa.Array]]] = {
+    Kind.STRING: _texts,
+    Kind.BIGINT: _wholes,
+    Kind.DOUBLE: _floats,
+    Kind.BOOLEAN: _flags,
 }
 
 
 # --- what every event has -----------------------------------------------------------------------------
 
 
-def _pubends(rows: _Rows) -> pa.Array:
-    return pa.repeat(pa.scalar(rows.pubend, pa.string()), len(rows.events))
+def _pubends(pubend: str, survey: Survey) -> pa.Array:
+    return pa.repeat(pa.scalar(pubend, pa.string()), len(survey))
 
 
-def _ticks(rows: _Rows) -> pa.Array:
-    return rows.ticks
+def _ticks(_: str, survey: Survey) -> pa.Array:
+    return pa.array(_ints(survey, TICK))
 
 
-def _times(rows: _Rows) -> pa.Array:
-    return rows.ticks.view(ARROW[Kind.TIMESTAMP])
+def _times(_: str, survey: Survey) -> pa.Array:
+    return pa.array(_ints(survey, TICK)).view(ARROW[Kind.TIMESTAMP])
 
 
-def _publishers(rows: _Rows) -> pa.Array:
-    names = [each.publisher for each in rows.events]
-    if len(set(names)) == 1:
-        return pa.repeat(pa.scalar(names[0], pa.string()), len(names))
-    return pa.array(names, type=pa.string())
+def _publishers(_: str, survey: Survey) -> pa.Array:
+    return _pieces(Kind.STRING, survey.texts(PUBLISHER))
 
 
-def _sequences(rows: _Rows) -> pa.Array:
-    return pa.array([each.sequence for each in rows.events], type=pa.int64())
+def _sequences(_: str, survey: Survey) -> pa.Array:
+    return pa.array(_ints(survey, SEQUENCE))
 
 
-def _payloads(rows: _Rows) -> pa.Array:
-    return pa.array([each.payload for each in rows.events], type=pa.binary())
+def _payloads(_: str, survey: Survey) -> pa.Array:
+    return _pieces(Kind.BINARY, survey.texts(PAYLOAD))
 
 
-def _attributes(rows: _Rows) -> pa.Array:
-    """Return attributes as JSON, encoded all at once and cut where the lines end.
-
-    JSON has no line ends inside, and no numbers that are not finite: those come out as null. Since no
-    attribute is null, that word can only stand in a text, or for such a number.
-    """
-    events = rows.events
-    lines = _encoder.encode_lines([each.attributes for each in events])
-    if b"null" in lines:
-        return pa.array([as_json(each.attributes) for each in events], type=pa.string())
-    data = np.frombuffer(lines, dtype=np.uint8)
-    ends = np.flatnonzero(data == _NEWLINE)
-    offsets = np.zeros(len(events) + 1, dtype=np.int32)
-    offsets[1:] = ends - np.arange(len(events))
-    kept = np.delete(data, ends)
-    return pa.StringArray.from_buffers(len(events), pa.py_buffer(offsets), pa.py_buffer(kept))
-
-
-def as_json(attributes: dict[str, Value]) -> str:
-    """Return attributes as JSON; what is not finite is written as NaN and Infinity, as Spark reads it."""
-    if all(not isinstance(each, float) or math.isfinite(each) for each in attributes.values()):
-        return _encoder.encode(attributes).decode()
-    return json.dumps(attributes, ensure_ascii=False, separators=(",", ":"))
+def _attributes(_: str, survey: Survey) -> pa.Array:
+    return _pieces(Kind.STRING, survey.json())
 
 
 _STANDARD: Final[dict[str, _Maker]] = {

@@ -3,12 +3,15 @@
 It is a durable subscription that never takes an event. It lives at the first server, so that a query
 finds it again wherever its driver runs. A commit moves it, as an operator would. While nobody is
 connected it expires in the end, so now and then it is subscribed to, and left at once.
+
+A subscription is on all pubends that its filter can match. Those that the query leaves out are moved to
+where they are now, with every commit. One that is only new to the query is not: it will be read.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from gapless.client.position import Position
@@ -39,12 +42,15 @@ class Keeper:
         server: str,
         name: str,
         wanted: str,
+        pubends: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._network = network
         self._server = server
         self._name = name
         self._wanted = wanted
+        self._pubends = pubends
+        """What the query reads; empty: everything, also what is new to it."""
         self._clock = clock
         self._renewed: float | None = None
 
@@ -102,23 +108,24 @@ class Keeper:
         answer = self._caller().ask(request, changes=True)
         assert isinstance(answer, Subscribed)
         # a seek to where it is parts it from this connection: nothing is to be sent
-        self._seek({name: each.acked for name, each in (self._strands() or {}).items()})
+        strands = self._strands() or {}
+        self._seek({name: each.acked for name, each in strands.items()} | self._left_out(strands))
 
     def commit(self, positions: Mapping[str, Tick]) -> None:
-        """Let logs go up to a position; a hint, so what fails is only noted.
-
-        Of pubends that the query does not read nothing is needed.
-        """
+        """Let logs go up to a position; a hint, so what fails is only noted."""
         try:
             self.keep(positions)
-            others = {
-                name: each.horizon
-                for name, each in (self._strands() or {}).items()
-                if name not in positions and each.horizon is not None
-            }
-            self._seek({**others, **positions})
+            self._seek({**self._left_out(self._strands() or {}), **positions})
         except GaplessError as error:
             LOG.warning("reader %s: logs are kept longer than needed: %s", self._name, error)
+
+    def _left_out(self, strands: Mapping[str, StrandState]) -> dict[str, Tick]:
+        """Return where the pubends are now that the query does not read: nothing of them is needed."""
+        return {
+            name: each.horizon
+            for name, each in strands.items()
+            if self._pubends and name not in self._pubends and each.horizon is not None
+        }
 
     def _seek(self, positions: Mapping[str, Tick]) -> None:
         """Move it where it has to go forward."""

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Iterator
 from itertools import cycle
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -23,11 +23,12 @@ from gapless.client.link import refusal
 from gapless.core.errors import ConnectionLostError, DeadlineError, ProtocolError, RefusedError
 from gapless.messages.clients import ReadLog, ReadPart, Refused
 from gapless.wire import (
-    CLIENT_NOTICES,
     CLIENT_REQUESTS,
     FRAME_BYTES_MAX,
     HEADER_BYTES,
     VERSIONS,
+    Beat,
+    Codec,
     Goodbye,
     Greeting,
     Introduce,
@@ -37,13 +38,23 @@ from gapless.wire import (
     encode_greeting,
 )
 
-__all__ = ["Line"]
+__all__ = ["Line", "Part"]
 
 _DIAL_S: Final = 5.0
 """How long an address may take to accept a connection and to greet before the next one is tried."""
 
 _PAUSE_S: Final = 0.1
 """Between two tries."""
+
+
+class Part(ReadPart, frozen=True, array_like=True, tag="ReadPart"):
+    """A part whose rows are not copied from the frame in which they came."""
+
+    rows: tuple[memoryview, ...] = ()  # type: ignore[assignment]  # bytes to who only reads them
+
+
+_NOTICES: Final[Codec[Part | Refused | Beat | Goodbye]] = Codec(Part | Refused | Beat | Goodbye)
+"""What is heard on a line."""
 
 
 class Line:
@@ -69,7 +80,7 @@ class Line:
         if self._socket is not None:
             self._say(self._socket)
 
-    def answer(self) -> ReadPart:
+    def answer(self) -> Part:
         """Wait for the part that was asked for. A refusal is taken at the deadline, and not before."""
         ends_at = monotonic() + self._deadline_s
         refused: RefusedError | None = None
@@ -80,7 +91,7 @@ class Line:
                 self.close()
                 sleep(min(_PAUSE_S, left))
                 continue
-            if isinstance(answer, ReadPart):
+            if isinstance(answer, Part):
                 return answer
             refused = refusal(answer)
             sleep(min(_PAUSE_S, left))
@@ -94,7 +105,7 @@ class Line:
             f"{self._deadline_s:g} s: no broker at {', '.join(self._where)}"
         )
 
-    def _heard(self, left: float) -> ReadPart | Refused:
+    def _heard(self, left: float) -> Part | Refused:
         """Return what the broker says to the request; OSError says that it has to be asked again."""
         ends_at = monotonic() + left
         if self._socket is None:
@@ -102,10 +113,10 @@ class Line:
             self._say(self._socket)
         while True:
             self._socket.settimeout(max(0.001, ends_at - monotonic()))
-            notice: Any = CLIENT_NOTICES.decode(_body(self._socket))
+            notice = _NOTICES.decode(_body(self._socket))
             if isinstance(notice, Goodbye):
                 raise ConnectionLostError(f"the broker says goodbye: {notice.reason}")
-            if isinstance(notice, ReadPart | Refused) and notice.request == self._number:
+            if isinstance(notice, Part | Refused) and notice.request == self._number:
                 return notice
 
     def _say(self, connection: socket.socket) -> None:

@@ -17,7 +17,7 @@ from gapless.core.errors import FilterError, UsageError, shortened
 from gapless.spark.columns import Column, parse_columns
 from gapless.spark.offsets import Offset
 
-__all__ = ["DEADLINE_S", "PARTITION_BYTES", "Options", "parse_options"]
+__all__ = ["DEADLINE_S", "PARTITION_BYTES", "Options", "credentials_fault", "parse_options"]
 
 DEADLINE_S: Final = 60.0
 """How long a broker may be away before a read fails, unless the user says otherwise. A broker that is
@@ -25,6 +25,9 @@ restarted is back in seconds; a Spark job has time."""
 
 PARTITION_BYTES: Final = 33_554_432
 """How much of a log a task reads, about. Enough to make the start of a task small beside it."""
+
+_CREDENTIALS: Final = ("credential", "password", "secret", "token", "user", "apikey", "auth")
+"""What names of options have in them that other sources take to know their user."""
 
 OnRelease = Literal["fail", "skip"]
 
@@ -47,6 +50,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The durable reader for which logs are kept."""
     on_release: OnRelease = "fail"
     deadline_s: float = DEADLINE_S
+    push_down: bool = False
+    """Whether brokers test predicates of a query; the DataFrame may then stand in one query, once."""
 
     def refuse_for(self, way: Literal["batch", "streaming"]) -> None:
         """Raise if an option was given that has no meaning in this way of reading."""
@@ -56,6 +61,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             )
         if way == "batch" and self.reader:
             raise UsageError("option reader is for streaming: a batch commits nothing")
+        if way == "streaming" and self.push_down:
+            raise UsageError("option pushDown is for batches; use the option filter")
         if way == "streaming" and self.end is not None:
             raise UsageError(
                 "option end is for batches; to stop a stream at what is there now, use "
@@ -80,7 +87,23 @@ def parse_options(given: Mapping[str, str]) -> Options:
     return Options(**found)
 
 
+def credentials_fault(name: str) -> str | None:
+    """Say that there are no credentials, if that is what an option seems to be.
+
+    To take them and do nothing with them would look like protection.
+    """
+    if not any(part in name.lower().replace("_", "") for part in _CREDENTIALS):
+        return None
+    return (
+        f"there is no option {name!r}: brokers ask for no credentials, so whoever reaches them may read "
+        "and write; keep strangers away from their network"
+    )
+
+
 def _unknown(name: str) -> str:
+    fault = credentials_fault(name)
+    if fault is not None:
+        return fault
     if name.lower() == "path":
         return "format gapless has no path: name the pubends with the option pubends"
     spelled = ", ".join(sorted(entry[0] for entry in _ALLOWED.values()))
@@ -157,6 +180,12 @@ def _on_release(text: str) -> str:
     return text
 
 
+def _push_down(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError(f"{shortened(text)!r} is neither 'true' nor 'false'")
+    return text.lower() == "true"
+
+
 def _seconds(text: str) -> float:
     try:
         found = float(text)
@@ -181,6 +210,7 @@ _ALLOWED: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
         ("reader", "reader", _reader),
         ("onRelease", "on_release", _on_release),
         ("deadline", "deadline_s", _seconds),
+        ("pushDown", "push_down", _push_down),
     )
 }
 """By the name in small letters, as options do not mind: how it is spelled, its field, how it is read."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
 from gapless.client.starts import Start, begin_of
 from gapless.core.errors import GapError, UsageError
 from gapless.core.ticks import Tick, TickRange
+from gapless.messages.clients import ReadPart
 from gapless.messages.streams import ReadForm
 from gapless.spark.network import Extent, Network, Where
 from gapless.spark.options import OnRelease
@@ -19,6 +21,10 @@ from gapless.spark.splitting import split
 __all__ = ["LOG", "Range", "after", "check_end", "check_released", "ranges", "released_error"]
 
 LOG = logging.getLogger("gapless.spark")
+
+PROBE_BYTES: Final = 1_048_576
+"""What a probe covers of a log. Answers end where a row of the log does, and a row may have some hundred
+kilobytes: answers of several are of about the same size."""
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -99,18 +105,18 @@ def ranges(
 
 
 def _cut(network: Network, pubend: str, low: Tick, high: Tick, part_bytes: int) -> list[TickRange]:
-    """Cut one range. Probes want everything: a filter would change how far an answer goes.
+    """Cut one range. Probes want nothing: how far an answer goes is known without its events."""
 
-    They want events: rows are not cut in the middle, so answers would differ much in size.
-    """
-    sample = network.part(pubend, "TRUE", low, high, form=ReadForm.EVENTS)
-    if sample.done >= high:
+    def asked(wanted: str, begin: Tick, end: Tick) -> ReadPart:
+        return network.part(pubend, wanted, begin, end, form=ReadForm.ROWS, bytes_max=PROBE_BYTES)
+
+    first = asked("FALSE", low, high).done
+    if first >= high:
         return [TickRange(low, high)]
-    answer_bytes = len(msgspec.msgpack.encode(sample.publications))
+    sample = asked("TRUE", low, first)
+    answer_bytes = sum(map(len, sample.rows)) or len(msgspec.msgpack.encode(sample.publications))
 
     def probe(begin: Tick, end: Tick) -> Tick:
-        if begin == low:
-            return sample.done
-        return network.part(pubend, "TRUE", begin, end, form=ReadForm.EVENTS).done
+        return first if begin == low else asked("FALSE", begin, end).done
 
     return split(low, high, part_bytes / max(answer_bytes, 1_024), probe)

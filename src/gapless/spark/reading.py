@@ -13,27 +13,29 @@ from gapless.client.position import pubend_id
 from gapless.core.errors import DeadlineError
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
-from gapless.delivery.packing import unpack
+from gapless.delivery.packing import pack
+from gapless.delivery.survey import Pack
 from gapless.messages.clients import ReadLog
-from gapless.messages.streams import Publication, ReadForm
+from gapless.messages.streams import ReadForm
 from gapless.spark.line import Line
 from gapless.spark.options import OnRelease
 from gapless.spark.planning import LOG, Range, released_error
 
 __all__ = ["read_range"]
 
-READ_BYTES: Final = 1_048_576
-"""What an answer may cover of a log: enough that asking costs little, and little to keep in memory."""
+READ_BYTES: Final = 4_194_304
+"""What an answer may cover of a log: enough that asking costs little, and little to keep in memory. A
+broker gives no more by default (``read_bytes_max``)."""
 
 _PAUSE_S: Final = 0.1
 
 
 def read_range(
     part: Range, wanted: str, on_release: OnRelease, deadline_s: float
-) -> Iterator[Sequence[Publication]]:
-    """Give what matches in a range, in order, in the pieces in which it comes.
+) -> Iterator[Sequence[Pack]]:
+    """Give what matches in a range, in order, in the packs in which it comes.
 
-    The deadline is for each piece: a broker that goes away and comes back within it is waited for.
+    The deadline is for each answer: a broker that goes away and comes back within it is waited for.
     """
     pubend = pubend_id(part.pubend)
     line = Line(part.where, deadline_s)
@@ -54,9 +56,10 @@ def read_range(
                 low, stalled = answer.done + 1, None
             if low <= part.high:
                 line.ask(_request(pubend, wanted, low, part.high))
-            found = answer.publications or unpack(answer.rows)
-            if found:
-                yield found
+            if answer.rows:
+                yield answer.rows
+            elif answer.publications:
+                yield [pack(answer.publications)]
     finally:
         line.close()
 

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["PUSH_DOWN", "spark_session"]
 
 PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
-"""Lets brokers test predicates of a query; off by default in Spark."""
+"""Lets brokers test predicates of a query that asks for it (option ``pushDown``); off by default in Spark.
+
+Where it is on, Spark plans a DataFrame anew for every query with a predicate, so two queries of one may see
+different moments."""
 
 _LOCAL: Final = {
     "spark.ui.enabled": "false",
@@ -42,7 +45,7 @@ def spark_session(
     os.environ["JAVA_HOME"] = str(find_java().home)
     from pyspark.sql import SparkSession
 
-    chosen = {PUSH_DOWN: "true"}
+    chosen: dict[str, str] = {}
     if master.startswith("local"):
         chosen |= _LOCAL
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -11,7 +11,7 @@ from gapless.client.position import Position
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError, UsageError, shortened
 from gapless.core.limits import SEQUENCE_MAX
-from gapless.spark.options import DEADLINE_S, parse_options
+from gapless.spark.options import DEADLINE_S, credentials_fault, parse_options
 
 __all__ = ["SinkOptions", "parse_sink_options"]
 
@@ -67,6 +67,9 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def _unknown(name: str) -> str:
+    fault = credentials_fault(name)
+    if fault is not None:
+        return fault
     if name.lower() == "path":
         return "format gapless has no path: name the stream with the option pubend"
     if name.lower() == "pubends":

@@ -21,7 +21,7 @@ from gapless.core.ticks import Tick, TickRange
 __all__ = ["split"]
 
 PROBES_MAX: Final = 32
-"""Probes of one range. Each costs a broker a millisecond or two."""
+"""Probes of one range. Each costs a broker a millisecond."""
 
 PARTS_MAX: Final = 1_024
 """Parts of one range; more would cost Spark more than they bring."""

@@ -62,7 +62,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._scout = Scout(self._network, options.filter)
             if options.reader:
                 server = options.servers[0]
-                self._keeper = Keeper(self._network, server, options.reader, options.filter)
+                self._keeper = Keeper(
+                    self._network, server, options.reader, options.filter, options.pubends
+                )
         return self._network, self._scout
 
     def stop(self) -> None:

@@ -12,6 +12,11 @@ encoded by who asks, so that their size is known at once; all else is done by th
 few statements as there can be, because every call into SQLite gives up the interpreter and has to
 wait to get it back from a busy event loop.
 
+A lone event would pay for two threads that wake each other, which takes as long as its sync. So who
+gathers writes and flushes them may allow that they are made durable ``here``, in its own thread. That
+is done while they are small, the writer is at rest and commits are quick (:mod:`.pace`); a disk that is
+slow, or stalls, gets the writer thread back.
+
 A trim is one small write: it moves the mark below which rows do not count. The rows are deleted
 later, some with every commit and the rest when nobody writes (:mod:`.upkeep`), so a trim of many
 gigabytes holds nobody up. Space that is free is used again; when a quarter of the file is free, it
@@ -54,7 +59,8 @@ because every commit writes whole pages; ``auto_vacuum`` costs some percent. CRC
 the time of the cheapest cryptographic sum; it finds damage, not malice: who can write the file can
 also compute the sum.
 
-The WAL is copied back every 1,000 pages. If readers kept it from starting over until it is large
+The WAL is copied back every thousand pages or so, by the writer and after a commit was reported, so
+that no commit waits for it (:mod:`.wal`). If readers kept it from starting over until it is large
 (``WAL_BYTES_MAX``), the writer holds the fetches up for one checkpoint and cuts it.
 
 For people who look at a data directory there are :func:`verify`, :func:`list_logs` and

@@ -16,7 +16,7 @@ import msgspec
 from gapless.core.errors import DamagedError
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
-from gapless.messages.records import LogRow, PackedRow, Record
+from gapless.messages.records import AppendPacked, LogRow, PackedRow, Record
 
 __all__ = [
     "NOTHING",
@@ -26,6 +26,7 @@ __all__ = [
     "decode_record",
     "decode_row",
     "encode_key",
+    "encode_packed",
     "encode_record",
     "encode_row",
     "is_sound",
@@ -40,13 +41,13 @@ T = TypeVar("T")
 NOTHING = -1
 """Where a log ends that had no row, and up to where one is trimmed that never was."""
 
-_SLICE = 4_096
+_SLICE = 5_120
 """Bytes that are summed at once. ``crc32`` gives up the interpreter above 5 KiB, and to get it
 back from a busy event loop can take longer than a thousand sums."""
 
 
 class _Packed(msgspec.Struct, array_like=True, tag=LogRow.__name__):
-    """A log row with its publications undecoded."""
+    """A log row whose publications are encoded already."""
 
     pubend: PubendId
     first: Tick
@@ -60,7 +61,6 @@ class _Packed(msgspec.Struct, array_like=True, tag=LogRow.__name__):
 _encoder = msgspec.msgpack.Encoder()
 _record_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 _row_decoder = msgspec.msgpack.Decoder(LogRow)
-_packed_decoder = msgspec.msgpack.Decoder(_Packed)
 _key_encoder = msgspec.json.Encoder()
 _key_decoder = msgspec.json.Decoder(tuple[str, ...])
 _UNDECODABLE = (msgspec.MsgspecError, ValueError, TypeError)
@@ -131,24 +131,68 @@ def encode_row(row: LogRow) -> bytes:
     return _encoder.encode(row)
 
 
+def encode_packed(row: AppendPacked) -> bytes:
+    """Return the frame of a log row whose publications are packed; it is as if they were not."""
+    publications = msgspec.Raw(row.publications)
+    return _encoder.encode(
+        _Packed(row.pubend, row.first, row.last, row.regime, 0, row.clock, publications)
+    )
+
+
 def decode_row(stored: StoredRow, checksum: object) -> LogRow:
     """Return the log row that a stored one holds; DamagedError says what is wrong with it."""
     return _decoded(stored, checksum, _row_decoder)
 
 
 def packed_row(stored: StoredRow, checksum: object) -> PackedRow:
-    """As above, with the publications as they stand there."""
-    row = _decoded(stored, checksum, _packed_decoder)
-    return PackedRow(row.first, row.last, bytes(row.publications))
+    """As above, with the publications as they stand there: they are the last of a frame."""
+    _check_sum(stored, checksum)
+    try:
+        place = _after_fields(stored.frame)
+    except IndexError:
+        raise DamagedError("it cannot be decoded: it ends too early") from None
+    return PackedRow(stored.first, stored.last, stored.frame[place:])
+
+
+def _after_fields(frame: bytes) -> int:
+    """Return where the publications begin: behind all other fields, which are texts and ints.
+
+    A decoder would walk through the publications to find their end; that is known here.
+    """
+    place = 1  # behind the head of the row
+    for field in ("tag", *LogRow.__struct_fields__[:-1]):
+        if field == "pubend":
+            place = _after(frame, place + 1)  # the head of a pair, and its name
+        place = _after(frame, place)
+    return place
+
+
+def _after(frame: bytes, place: int) -> int:
+    """Return what comes behind a text or an int of msgpack."""
+    head = frame[place]
+    if head < 0x80 or head >= 0xE0:
+        return place + 1
+    if head < 0xC0:
+        return place + 1 + (head & 0x1F)
+    if head == 0xD9:
+        return place + 2 + frame[place + 1]
+    if head == 0xDA:
+        return place + 3 + int.from_bytes(frame[place + 1 : place + 3], "big")
+    assert 0xCC <= head <= 0xD3, f"{head:#x} is neither a text nor an int"
+    return place + 1 + (1 << (head & 3))
 
 
 def _decoded(stored: StoredRow, checksum: object, decoder: msgspec.msgpack.Decoder[T]) -> T:
-    if not is_sound(stored, checksum):
-        raise DamagedError(f"its content does not fit its checksum {_shown(checksum)}")
+    _check_sum(stored, checksum)
     try:
         return decoder.decode(stored.frame)
     except _UNDECODABLE as error:
         raise DamagedError(f"it cannot be decoded: {error}") from error
+
+
+def _check_sum(stored: StoredRow, checksum: object) -> None:
+    if not is_sound(stored, checksum):
+        raise DamagedError(f"its content does not fit its checksum {_shown(checksum)}")
 
 
 def encode_key(key: tuple[str, ...]) -> str:

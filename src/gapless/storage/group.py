@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 from gapless.core.ids import PubendId
@@ -84,7 +85,7 @@ class Group:
 
     def _append(self, row: QueuedRow) -> None:
         mark = self._mark(row.pubend)
-        self.marks[row.pubend] = mark._replace(last=row.stored.last)
+        self.marks[row.pubend] = Mark(mark.label, mark.trimmed, row.stored.last)
         self._rows.append(row)
 
     def _trim(self, trim: Trim) -> None:
@@ -112,11 +113,6 @@ class _Statement(NamedTuple):
     columns: int
     conflict: str
 
-    def text(self, rows: int) -> str:
-        row = f"({','.join('?' * self.columns)})"
-        rows_text = ",".join([row] * rows)
-        return f"INSERT INTO {self.into} VALUES {rows_text} {self.conflict}"  # noqa: S608  all ours
-
 
 _STORE = _Statement(
     "records(key, body, checksum)",
@@ -133,6 +129,14 @@ _APPEND = _Statement("log(pubend, first, last, previous, events, frame, checksum
 """Without ON CONFLICT: a row never replaces another (I1)."""
 
 
+@cache
+def _text(statement: _Statement, rows: int) -> str:
+    into, columns, conflict = statement
+    row = f"({','.join('?' * columns)})"
+    rows_text = ",".join([row] * rows)
+    return f"INSERT INTO {into} VALUES {rows_text} {conflict}"  # noqa: S608  all ours
+
+
 def _put(
     connection: sqlite3.Connection, statement: _Statement, rows: Sequence[tuple[Any, ...]]
 ) -> None:
@@ -143,7 +147,7 @@ def _put(
         while count > len(rows) - place:
             count //= 2
         values = [value for row in rows[place : place + count] for value in row]
-        connection.execute(statement.text(count), values)
+        connection.execute(_text(statement, count), values)
         place += count
 
 

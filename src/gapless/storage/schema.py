@@ -18,6 +18,7 @@ __all__ = [
     "PAGE_BYTES",
     "connect_reader",
     "connect_writer",
+    "copy_wal",
     "cut_wal",
     "open_read_only",
     "snapshot",
@@ -36,9 +37,6 @@ FORMAT: Final = 1
 """``user_version``: grows when a program that does not know the change would misread the file."""
 
 PAGE_BYTES: Final = 4_096
-
-_CHECKPOINT_PAGES = 1_000
-"""Pages in the WAL from which on a commit copies it back."""
 
 _WAL_BYTES_KEPT = 16 * 1024 * 1024
 """To how much the WAL is cut when it starts over after a burst."""
@@ -118,6 +116,11 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
 
 
+def copy_wal(connection: sqlite3.Connection) -> None:
+    """Copy the WAL back, as far as readers allow; if they allow all, it starts over."""
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
 def cut_wal(connection: sqlite3.Connection) -> None:
     """Copy the WAL back and cut it, unless another process reads it just now."""
     connection.execute(f"PRAGMA busy_timeout={_CUT_WAIT_MS}")
@@ -192,7 +195,7 @@ def _set_up(connection: sqlite3.Connection, path: Path, *, durable: bool) -> Non
     if mode != "wal":
         raise StorageError(f"{path}: the file system does not support a WAL (journal mode {mode})")
     connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
-    connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+    connection.execute("PRAGMA wal_autocheckpoint=0")  # it is copied back outside of commits
     connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_KEPT}")
     if _is_empty(connection):
         connection.executescript(

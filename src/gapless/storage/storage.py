@@ -1,10 +1,15 @@
-"""The storage of a running broker: two threads, one that writes and one that reads."""
+"""The storage of a running broker: two threads, one that writes and one that reads.
+
+A small write is made durable by who asks for it, without a thread, while the disk is fast: to wake
+a thread and to be woken by it takes as long as the sync itself.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
@@ -16,21 +21,28 @@ import msgspec
 from gapless.core.errors import StorageError
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetch, Fetched, Write, Written
-from gapless.messages.records import Append, LogRow, StagedRecord, Store, Trim
-from gapless.storage.codec import NOTHING, Mark, StoredRow, encode_row, label_of
+from gapless.messages.records import Append, AppendPacked, LogRow, StagedRecord, Store, Trim
+from gapless.storage.codec import (
+    NOTHING,
+    Mark,
+    StoredRow,
+    encode_packed,
+    encode_row,
+    label_of,
+)
 from gapless.storage.group import Group, QueuedChange, QueuedRow, QueuedWrite
 from gapless.storage.loading import Loaded, load_marks, load_records
 from gapless.storage.lock import DirectoryLock
+from gapless.storage.pace import Pace
 from gapless.storage.reading import Found, read_log
 from gapless.storage.schema import (
     connect_reader,
     connect_writer,
-    cut_wal,
     storage_error,
     translated,
-    wal_path,
 )
 from gapless.storage.upkeep import Upkeep
+from gapless.storage.wal import Wal
 
 __all__ = ["Done", "Failed", "Statistics", "Storage"]
 
@@ -43,15 +55,11 @@ Failed: TypeAlias = Callable[[StorageError], None]
 GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes from which on no more writes join a transaction, so that the first is not kept waiting."""
 
-WAL_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Bytes of the WAL from which on fetches are held up so that it can be cut."""
-
-_LOOK_COMMITS = 256
-_LOOK_BYTES = 8 * 1024 * 1024
-"""After how many commits or bytes the size of the WAL is looked at."""
-
 _RECORD_BYTES = 256
 """How large a change of a record is taken to be while it waits."""
+
+_NUDGE: Final = QueuedWrite(-1, (), 0)
+"""No write: lets the writer look whether there is upkeep."""
 
 
 class Statistics(msgspec.Struct, frozen=True):
@@ -92,7 +100,12 @@ class Storage:
         self._upkeep = Upkeep(
             mark for pubend, mark in marks.sound.items() if pubend not in marks.damaged
         )
+        self._gathered: list[QueuedWrite] = []
+        """What waits to be flushed. Changed by the caller only."""
         self._writes: SimpleQueue[QueuedWrite | None] = SimpleQueue()
+        self._writing = threading.Lock()
+        """Held by whoever uses the writer's connection, with all that belongs to a commit."""
+        self._pace = Pace()
         self._fetches: SimpleQueue[Fetch | None] = SimpleQueue()
         self._reading = threading.Lock()
         """Held while a fetch is read, so that the writer can keep fetches away from the WAL."""
@@ -106,7 +119,7 @@ class Storage:
         self._last_group = False
         self._bytes_asked = self._bytes_done = 0
         self._written = self._commits = self._fetched = 0
-        self._wal_watch = WalWatch(directory)
+        self._wal = Wal(directory)
         self._threads = [
             threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
             for name, work in (
@@ -143,7 +156,7 @@ class Storage:
     ) -> None:
         self.close()
 
-    # --- the caller's side: nothing here waits, but for load and close -----------------------
+    # --- the caller's side: nothing here waits, but for load, close and a flush here ---------
 
     def load(self) -> Loaded:
         """Return the records that were durable when the directory was opened; call it first.
@@ -159,14 +172,19 @@ class Storage:
 
     def write(self, write: Write) -> None:
         """Take a write; it is reported when it is durable. After a failure it is dropped."""
+        self.gather(write)
+        self.flush()
+
+    def gather(self, write: Write) -> None:
+        """Take a write that waits for :meth:`flush`."""
         assert not self._closed, "the storage is closed"
         if self._failure is not None:
             return
         size = 0
         changes: list[QueuedChange] = []
         for change in write.changes:
-            if type(change) is Append:
-                row = self._queued_row(change.row)
+            if type(change) is Append or type(change) is AppendPacked:
+                row = self._queued_row(change)
                 size += len(row.stored.frame)
                 changes.append(row)
                 continue
@@ -178,7 +196,20 @@ class Storage:
                 size += len(change.record.events)
             changes.append(change)
         self._bytes_asked += size
-        self._writes.put(QueuedWrite(write.ticket, tuple(changes), size))
+        self._gathered.append(QueuedWrite(write.ticket, tuple(changes), size))
+
+    def flush(self, *, here: bool = False) -> list[Written]:
+        """Have what was gathered made durable, by the writer, or ``here`` and now if that is quick.
+
+        Returns what was made durable here, for the caller to report. Who allows it has heard of all
+        writes before: else these would be reported before those.
+        """
+        batch, self._gathered = self._gathered, []
+        if here and batch and self._commit_here(batch):
+            return [Written(write.ticket) for write in batch]
+        for write in batch:  # after a failure the writer drops them
+            self._writes.put(write)
+        return []
 
     def fetch(self, fetch: Fetch) -> None:
         """Take a request for rows; it is answered from what was reported when it is read."""
@@ -203,6 +234,7 @@ class Storage:
         """Write and answer what was asked, then let the directory go. Not from a callback."""
         if self._closed:
             return
+        self.flush()
         self._closed = True
         self._writes.put(None)
         self._fetches.put(None)
@@ -212,14 +244,18 @@ class Storage:
         self._writer.close()
         self._lock.release()
 
-    def _queued_row(self, row: LogRow) -> QueuedRow:
+    def _queued_row(self, change: Append | AppendPacked) -> QueuedRow:
+        if isinstance(change, Append):
+            row: LogRow | AppendPacked = change.row
+            events, frame = len(change.row.publications), encode_row(change.row)
+        else:
+            row, events, frame = change, change.events, encode_packed(change)
         mark = self._asked_mark(row.pubend)
         assert max(mark.last, mark.trimmed) < row.first <= row.last, (
             f"{row.pubend}: row {row.first} to {row.last} is not above the log, which ends at "
             f"{mark.last} and is trimmed up to {mark.trimmed} (I1)"
         )
-        self._asked[row.pubend] = mark._replace(last=row.last)
-        events, frame = len(row.publications), encode_row(row)
+        self._asked[row.pubend] = Mark(mark.label, mark.trimmed, row.last)
         return QueuedRow(
             row.pubend, StoredRow(mark.label, row.first, row.last, mark.last, events, frame)
         )
@@ -244,15 +280,42 @@ class Storage:
         self._failure.__cause__ = error
         self._on_failure(self._failure)
 
+    def _commit_here(self, batch: list[QueuedWrite]) -> bool:
+        """Make writes durable in the caller's thread, if that is quick; say whether it was done."""
+        began = time.monotonic()
+        is_quick = self._pace.is_quick(sum(write.size for write in batch), began)
+        if not is_quick or not self._writing.acquire(blocking=False):
+            return False
+        try:
+            if self._upkeep.waits or self._failure is not None:
+                return False
+            group = self._commit(batch)
+            with self._reporting:
+                self._reported.update(group.marks)
+            if group.trimmed or self._wal.is_due:
+                self._writes.put(_NUDGE)
+        except Exception as error:  # noqa: BLE001  as in a thread: nothing may be written after it
+            self._fail(error)
+            return False
+        finally:
+            self._writing.release()
+        self._pace.waited(began, time.monotonic())
+        return True
+
     def _write_group(self) -> bool:
         """Make what is queued durable and report it; return whether to go on."""
         batch = self._take_batch()
-        if batch or self._upkeep.waits:
-            group = Group(self._reported)
-            for write in batch:
-                group.add(write)
-            self._commit(group)
-            self._report(batch, group)
+        with self._writing:
+            if self._failure is not None:
+                return False
+            if batch or self._upkeep.waits:
+                group = self._commit(batch)
+                with self._reporting:
+                    if batch:
+                        self._on_done([Written(write.ticket) for write in batch])
+                    self._reported.update(group.marks)
+            if self._wal.is_due:
+                self._wal.tend(self._writer, self._reading)
         return not self._last_group
 
     def _take_batch(self) -> list[QueuedWrite]:
@@ -266,31 +329,30 @@ class Storage:
             if write is None:
                 self._last_group = True
                 break
+            if write is _NUDGE:
+                break
             batch.append(write)
             size += write.size
         return batch
 
-    def _commit(self, group: Group) -> None:
+    def _commit(self, batch: list[QueuedWrite]) -> Group:
+        """Make writes durable in one transaction, with some upkeep; return what they change."""
+        group = Group(self._reported)
+        for write in batch:
+            group.add(write)
         self._writer.execute("BEGIN IMMEDIATE")
         group.apply(self._writer)
         if self._upkeep.waits:
             self._upkeep.step(self._writer)
         self._writer.execute("COMMIT")
-
-    def _report(self, batch: list[QueuedWrite], group: Group) -> None:
         size = sum(write.size for write in batch)
         self._bytes_done += size
-        with self._reporting:
-            if batch:
-                self._written += len(batch)
-                self._commits += 1
-                self._on_done([Written(write.ticket) for write in batch])
-            self._reported.update(group.marks)
+        self._written += len(batch)
+        self._commits += bool(batch)
+        self._wal.grew(size)
         for pubend in group.trimmed:
             self._upkeep.trimmed(group.marks[pubend])
-        if self._wal_watch.is_large(size):
-            with self._reading:
-                cut_wal(self._writer)
+        return group
 
     def _answer_fetch(self) -> bool:
         """Answer a fetch; return whether to go on."""
@@ -334,20 +396,3 @@ def _make_directory(directory: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-class WalWatch:
-    """Looks at the size of the WAL now and then."""
-
-    def __init__(self, directory: Path) -> None:
-        self._path = wal_path(directory)
-        self._commits = self._bytes = 0
-
-    def is_large(self, size: int) -> bool:
-        """Whether the WAL should be cut after a commit of so many bytes."""
-        self._commits += 1
-        self._bytes += size
-        if self._commits < _LOOK_COMMITS and self._bytes < _LOOK_BYTES:
-            return False
-        self._commits = self._bytes = 0
-        return self._path.stat().st_size > WAL_BYTES_MAX

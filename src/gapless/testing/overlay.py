@@ -25,6 +25,7 @@ class Overlay:
     """A tree of brokers in the event loop of the test; use it with ``async with``.
 
     ``topology`` is ``line:3``, ``star:5``, ``tree:2x3`` or the name of a file; brokers are b1, b2, …
+    In cells of several, as in ``line:3x2``, they are b1a, b1b, b2a, …
     With ``on_disk=False`` nothing is written, which is quicker, and a broker that is started again
     remembers nothing. With ``audit`` brokers write down there what they publish and deliver.
     """

@@ -8,7 +8,16 @@ import msgspec
 
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import BrokerId
-from gapless.messages import clients, operating, overlay, propagation, requests, staging, streams
+from gapless.messages import (
+    clients,
+    mobility,
+    operating,
+    overlay,
+    propagation,
+    requests,
+    staging,
+    streams,
+)
 from gapless.messages.overlay import Hello, Packet, RelayBroken, Relayed, SessionId
 from gapless.wire.frames import FRAME_BYTES_MAX, HEADER_BYTES
 from gapless.wire.greeting import Beat, Goodbye, Greeting
@@ -39,6 +48,7 @@ Message: TypeAlias = (
     | overlay.Retire
     | overlay.RelayProbe
     | _Carried
+    | mobility.Superseded
     | propagation.TableWant
     | propagation.TableStop
     | propagation.TableFull

@@ -53,7 +53,8 @@ class Splitter:
                 return bodies
             bodies.append(data[body:after])
             start = after
-        self._keep(data[start:], HEADER_BYTES)
+        if start < end:
+            self._keep(data[start:], HEADER_BYTES)
         return bodies
 
     def _size(self, header: bytes) -> int:

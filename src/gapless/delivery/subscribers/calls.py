@@ -8,7 +8,7 @@ late from it is refused or ignored.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
@@ -25,6 +25,7 @@ from gapless.messages.clients import (
     Cause,
     Credit,
     Ended,
+    Home,
     Order,
     Refused,
     Seek,
@@ -35,13 +36,34 @@ from gapless.messages.clients import (
     Unsubscribed,
 )
 
-__all__ = ["NEGATIVE", "Calls", "sought"]
+__all__ = ["NEGATIVE", "Calls", "Moves", "sought"]
 
 _NAME_MAX = 256
 """Characters in a subscription's name; it is part of keys on several disks."""
 
 
 NEGATIVE = "a position cannot be negative; 0 is before the first event"
+
+
+class Moves(Protocol):
+    """Who knows of subscriptions that have moved."""
+
+    def elsewhere(self, home: Home) -> Home | None:
+        """Return where a subscription lives, if it has moved on since its client was told."""
+
+    def ended(self, subscription: Subscription) -> None:
+        """A subscription that had moved here was ended by its client."""
+
+
+class _NoMoves:
+    """Nothing moves."""
+
+    def elsewhere(self, home: Home) -> Home | None:
+        del home
+        return None
+
+    def ended(self, subscription: Subscription) -> None:
+        """Nobody has it elsewhere."""
 
 
 class Calls:
@@ -54,6 +76,8 @@ class Calls:
         self._arrivals: dict[str, int] = {}
         """In which order clients came."""
         self._arrived = 0
+        self._made = 0
+        self.moves: Moves = _NoMoves()
         self._handlers: dict[type, Callable[[str, Any], None]] = {
             Subscribe: self._subscribe,
             SetFilter: self._set_filter,
@@ -93,6 +117,19 @@ class Calls:
             self._refuse(client, call.request, reason)
             return
         found = self._host.subscriptions.get(call.subscription)
+        home = None if call.home is None else self.moves.elsewhere(call.home)
+        if home is not None:
+            reason = f"the subscription {call.subscription!r} has moved to {home.broker}"
+            refused = Refused(call.request, reason, Cause.ELSEWHERE, home.broker, home)
+            self._context.tell(client, refused)
+            return
+        if found is not None and call.home is not None and self._is_outdated(found, call):
+            reason = (
+                f"this broker has the subscription {call.subscription!r} as it was before it moved; "
+                f"try its home {call.home.broker}, or again later"
+            )
+            self._refuse(client, call.request, reason, Cause.TRY_LATER)
+            return
         if found is not None:
             if self._is_older(client, found):
                 reason = _taken_over(call.subscription)
@@ -101,6 +138,9 @@ class Calls:
             self._tell_taken_over(found, client)
         if found is not None and found.durable:
             self.disconnect(found)
+            if call.home is not None and found.epoch < call.home.epoch:
+                found.epoch = call.home.epoch + 1  # it was home before, and is again
+                self._host.save(found, _nothing)
             self._connect(found, client, call)
             return
         wanted = self._filter(client, call.request, call.filter)
@@ -121,7 +161,18 @@ class Calls:
         if found is not None and found.durable != call.durable:
             kind = "durable" if found.durable else "not durable"
             return f"there is a subscription {call.subscription!r} that is {kind}; end it first"
+        if found is not None and call.home is not None and found.birth != call.home.birth:
+            return (
+                f"this broker has another subscription {call.subscription!r}; "
+                "end it, or take another name"
+            )
         return None
+
+    def _is_outdated(self, found: Subscription, call: Subscribe) -> bool:
+        """Say whether a subscription has not heard that it moved, and has filters of before that."""
+        assert call.home is not None
+        same = len(found.segments) == 1 and found.newest.filter == Filter(call.filter)
+        return found.epoch < call.home.epoch and not same
 
     def _begin(self, client: str, call: Subscribe, wanted: Filter) -> None:
         """Make a subscription; a durable one counts from when it is on disk (R46)."""
@@ -135,12 +186,27 @@ class Calls:
             expiry_s=call.expiry_s,
         )
         host.subscriptions[made.name] = made
+        if made.durable:
+            made.birth, made.epoch = self._origin(call.home)
         host.own(host.make_segment(made, wanted))
         self._connect(made, client, call)
         if made.durable:
             host.save(made, lambda: self._is_stored(made))
         else:
             host.look_at_all(made)
+
+    def _origin(self, home: Home | None) -> tuple[str, int]:
+        """Return which subscription is made: a new one, or one that has moved here by force (MV-13)."""
+        if home is not None:
+            self._context.mark("subscription moved here")
+            return home.birth, home.epoch + 1
+        self._made += 1
+        identity = self._context.identity
+        return f"{identity.broker}/{identity.life}/{self._made}", 0
+
+    def durable(self) -> list[Subscription]:
+        """Return the durable subscriptions of this host."""
+        return [each for each in self._host.subscriptions.values() if each.durable]
 
     def _is_stored(self, subscription: Subscription) -> None:
         if not subscription.ended:
@@ -249,6 +315,8 @@ class Calls:
             return
         if found is not None:
             self.end(found)
+            if found.epoch:
+                self.moves.ended(found)
         # also if there is none: it may have been ended by a call whose answer was lost
         self._context.write((), lambda: self._context.tell(client, Unsubscribed(call.request)))
 

@@ -56,7 +56,7 @@ class CatchUp:
             return  # nor join: the next event would be one too many, and all be read again
         if strand.state is State.CATCHING:
             self.try_to_join()
-        if strand.state not in {State.CATCHING, State.JOINING}:
+        if not strand.reads_log:
             return
         known = max(strand.subend.horizon or 0, self._top or 0)
         if self._top is not None and strand.position >= known:

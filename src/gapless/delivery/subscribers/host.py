@@ -407,8 +407,8 @@ class SubscriberHost:
         """End subscriptions that do not catch up: for those that are not durable no log is kept long."""
         limit = us(s=self.context.parameters.slow_after_s)
         for name, (subscription, since) in [*self._behind.items()]:
-            states = {strand.state for strand in subscription.strands.values()}
-            if subscription.ended or not states & {State.CATCHING, State.JOINING}:
+            reads_log = any(strand.reads_log for strand in subscription.strands.values())
+            if subscription.ended or not reads_log:
                 del self._behind[name]
             elif self.context.now - since > limit:
                 del self._behind[name]

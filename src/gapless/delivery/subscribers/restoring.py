@@ -30,6 +30,7 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
     made.away_since = host.context.now
     made.merged = record.merged
     made.seeks = record.seeks
+    made.birth, made.epoch = record.birth, record.epoch
     host.subscriptions[made.name] = made
     stored: list[tuple[Segment, SegmentRecord]] = []
     for each in record.segments:

@@ -110,6 +110,11 @@ class Strand:
         return self.state is State.LIVE or self.state is State.JOINING
 
     @property
+    def reads_log(self) -> bool:
+        """Whether it reads what it is owed from the log."""
+        return self.state is State.CATCHING or self.state is State.JOINING
+
+    @property
     def total(self) -> bool:
         """Whether silence of this stream lets others go on."""
         subscription = self.subscription
@@ -157,8 +162,7 @@ class Strand:
     @property
     def fault(self) -> str:
         """Why the stream stands still for it though its pubend is in reach; empty if it does not."""
-        reads = self.state in {State.CATCHING, State.JOINING}
-        return self.catch_up.fault if reads else self.subend.fault
+        return self.catch_up.fault if self.reads_log else self.subend.fault
 
     def become(self, state: State) -> None:
         """Change the state."""
@@ -479,9 +483,7 @@ class Strand:
 
     def acknowledge_silence(self) -> None:
         """If all that was told is acknowledged, so is the silence behind it."""
-        if self.state in {State.LIVE, State.CATCHING, State.JOINING} and (
-            self.last_told <= self.acked
-        ):
+        if (self.is_live or self.reads_log) and self.last_told <= self.acked:
             self.acked = max(self.acked, self.told)
 
     def give_up(self, tick: Tick) -> None:

@@ -224,7 +224,7 @@ class Subend:
             self._live[name] = strand
         elif not strand.is_live:
             self._live.pop(name, None)
-        if strand.total or strand.state in {State.CATCHING, State.JOINING}:
+        if strand.total or strand.reads_log:
             self._attentive[name] = strand
         else:
             self._attentive.pop(name, None)
@@ -345,13 +345,30 @@ class Subend:
             return
         if piece.low <= horizon:
             piece = cut(piece, horizon + 1, piece.high)
-        self._stream.accumulate(piece)
         self._curiosity.answered(piece.low, piece.high, self._context.now)
-        self.advance()
-        self._bound()
+        if not self._take_next(piece):
+            self._stream.accumulate(piece)
+            self.advance()
+            self._bound()
         if len(self._curiosity) or self.horizon != self._stream.top:
             self._look_for_gaps()
             self._plan()
+
+    def _take_next(self, piece: Piece) -> bool:
+        """Hand a piece over if it is the next one and nothing waits, which is the usual case.
+
+        Then it has no place among those that wait. Says whether it was handed over.
+        """
+        horizon = self._horizon
+        if horizon is None or self._reading is not None or len(self._stream):
+            return False
+        if piece.low != horizon.tick + 1:
+            return False
+        self._stream.raise_top(piece.high)
+        if not self._hand_over(piece):
+            return False
+        self._passed()
+        return True
 
     def _bound(self) -> None:
         """Forget what is farthest from the horizon if too much waits (R38)."""
@@ -372,26 +389,36 @@ class Subend:
             return
         before = self._horizon.tick
         for piece in self._horizon.next_pieces(self._stream):
-            vector = self._regimes.get(piece.regime)
-            if vector is None:
-                self._want_regime(piece.regime)
+            if not self._hand_over(piece):
                 break
-            if vector.announcement_version > self._version:
-                self._version = vector.announcement_version
-                self._owner.served_at(self.pubend, self._version)
-            entry = vector.entries.get(self._shb)
-            time = None if entry is None else entry.time
-            if not self._covered(time):
-                self._read_uncovered(piece)
-                break
-            self._start_strands(piece.low, time)
-            self._pass_over(piece, time)
         if self._horizon.tick > before:
             self._stream.forget_up_to(self._horizon.tick)
-            kept = self._context.parameters.regimes_kept
-            if len(self._regimes) > 2 * kept + 1:
-                self._regimes.forget(self._stream.regimes(), kept)
-            self._moved()
+            self._passed()
+
+    def _hand_over(self, piece: Piece) -> bool:
+        """Hand over the next piece, if what it is for is known and it is covered; say whether."""
+        vector = self._regimes.get(piece.regime)
+        if vector is None:
+            self._want_regime(piece.regime)
+            return False
+        if vector.announcement_version > self._version:
+            self._version = vector.announcement_version
+            self._owner.served_at(self.pubend, self._version)
+        entry = vector.entries.get(self._shb)
+        time = None if entry is None else entry.time
+        if not self._covered(time):
+            self._read_uncovered(piece)
+            return False
+        self._start_strands(piece.low, time)
+        self._pass_over(piece, time)
+        return True
+
+    def _passed(self) -> None:
+        """Pieces were handed over: forget regimes, and let others know."""
+        kept = self._context.parameters.regimes_kept
+        if len(self._regimes) > 2 * kept + 1:
+            self._regimes.forget(self._stream.regimes(), kept)
+        self._moved()
 
     def _covered(self, time: VirtualTime | None) -> bool:
         """Say whether a stream served up to a virtual time is enough for all that are live."""

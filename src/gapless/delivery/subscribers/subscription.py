@@ -30,6 +30,7 @@ from gapless.messages.clients import (
     Delivery,
     FilterSet,
     Gap,
+    Home,
     Order,
     PositionTuple,
     Refused,
@@ -88,6 +89,10 @@ class Subscription:
         self.order = order
         self.begin = begin
         self.expiry_s = expiry_s
+        self.birth = ""
+        """Of a durable one: which it is, wherever it moves."""
+        self.epoch = 0
+        """How often it has moved."""
         self.client: str | None = None
         self.credit = 0
         self.segments: list[Segment] = []
@@ -120,6 +125,12 @@ class Subscription:
         """Whose turn it is to be sent first."""
 
     @property
+    def home(self) -> Home | None:
+        """What the client of a durable one shows where it goes on."""
+        broker = self.host.context.identity.broker
+        return Home(self.birth, self.epoch, broker) if self.durable else None
+
+    @property
     def newest(self) -> Segment:
         """The filter that governs in the end."""
         return self.segments[-1]
@@ -146,7 +157,7 @@ class Subscription:
                 self.credit -= 1
             self._deliver(runs)
         for strand in self.strands.values():
-            if strand.state in {State.CATCHING, State.JOINING}:
+            if strand.reads_log:
                 strand.catch_up.pump()
         if self.order is Order.TOTAL:
             self._watch_merge()
@@ -169,7 +180,8 @@ class Subscription:
             share = min(self.credit, max(1, self.credit // (len(ring) + 1)))
             if self._drain_strand(strand, share, runs, FOREVER):
                 self._turn += 1
-                ring.append(strand)
+                if strand.buffer:
+                    ring.append(strand)
 
     def _drain_strand(self, strand: Strand, most: int, runs: Runs, up_to: Tick) -> bool:
         """Send so many events of a strand, or a loss; return whether there was anything."""
@@ -286,7 +298,7 @@ class Subscription:
             if strand.settled and strand.untold:
                 strand.untold, self.dirty = False, True
         self.told = True
-        self._say(Subscribed(answer.request, self.position(), waiting, self.seeks))
+        self._say(Subscribed(answer.request, self.position(), waiting, self.seeks, self.home))
         self.progress.begin()
         self.drain()
 
@@ -450,6 +462,8 @@ class Subscription:
             self.seeks,
             tuple((pubend, strand.sought) for pubend, strand in begun if strand.sought),
             tuple(pubend for pubend, strand in begun if strand.from_oldest),
+            self.birth,
+            self.epoch,
         )
 
     def _segment_record(self, segment: Segment) -> SegmentRecord:

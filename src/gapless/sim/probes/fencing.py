@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -36,8 +37,9 @@ class Fencing(Invariant):
         """The last session that a broker said it began with a peer."""
         self._newest: dict[_Way, SessionId] = {}
         """By receiver and sender the newest session of which something was taken."""
-        self._whole: dict[_Way, tuple[SessionId, SessionId, int]] = {}
-        """By receiver and sender the session of the last packet, and up to where it arrived whole."""
+        self._whole: Counter[tuple[BrokerId, BrokerId, SessionId, SessionId]] = Counter()
+        """By receiver, sender and the two ends of a session up to where it has arrived whole. Packets
+        of several sessions may come mixed, by ways of different length."""
 
     def said(self) -> Mapping[type, Handler]:
         """Look at who begins a session."""
@@ -48,21 +50,15 @@ class Fencing(Invariant):
         del world
         me = process.host.broker
         self._newest = {key: end for key, end in self._newest.items() if key[0] != me}
-        self._whole = {key: ends for key, ends in self._whole.items() if key[0] != me}
 
     def _hello(self, process: Process, peer: str, hello: Any) -> None:
         self._begun[process.host.broker, peer, self.insight.relayed] = hello.own
 
     def arrived(self, process: Process, peer: BrokerId, packet: Packet) -> None:
         """Note up to where a session has arrived without a hole."""
-        key = (process.host.broker, peer, self.insight.relayed)
-        sender, receiver, whole = self._whole.get(key, (None, None, 0))
-        if sender != packet.sender or receiver != packet.receiver:
-            whole = 0
-        if packet.sequence == whole + 1:
-            self._whole[key] = (packet.sender, packet.receiver, packet.sequence)
-        elif whole == 0:
-            self._whole[key] = (packet.sender, packet.receiver, 0)
+        key = (process.host.broker, peer, packet.sender, packet.receiver)
+        if packet.sequence == self._whole[key] + 1:
+            self._whole[key] = packet.sequence
 
     def taken(self, process: Process, peer: BrokerId, packet: Packet) -> None:
         """Check the two ends of a packet, and its number."""
@@ -73,8 +69,9 @@ class Fencing(Invariant):
         if newest is not None and packet.sender < newest:
             self._unfenced(me, peer, packet, f"the peer has begun {newest} since")
         self._newest[key] = packet.sender
-        if self._ordered and packet.sequence > self._whole[key][2]:
-            self._unfenced(me, peer, packet, f"it has all up to {self._whole[key][2]}")
+        whole = self._whole[me, peer, packet.sender, packet.receiver]
+        if self._ordered and packet.sequence > whole:
+            self._unfenced(me, peer, packet, f"it has all up to {whole}")
 
     def _unfenced(self, me: BrokerId, peer: BrokerId, packet: Packet, why: str) -> None:
         ends = f"{packet.sender} to {packet.receiver}"

@@ -150,8 +150,8 @@ class Limits(Invariant):
                 if len(attachment.curious) > parameters.curious_ranges_max:
                     limit = parameters.curious_ranges_max
                     self._over(process, "curious ranges", len(attachment.curious), limit)
-        if count > parameters.attachments_max or count != router._attachment_count:
-            self._over(process, "attachments", count, router._attachment_count)
+        if count > parameters.attachments_max or count != router._receivers._count:
+            self._over(process, "attachments", count, router._receivers._count)
         self._scan_logs(process, machine)
         self._scan_staged(process, machine)
         booked = machine.host.backlog.bytes

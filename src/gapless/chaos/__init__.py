@@ -1,0 +1,17 @@
+"""Chaos: real brokers with a real network between them, both of which fail while events flow.
+
+Theory of operation
+-------------------
+Brokers of redundant cells run as processes of their own. Between any two of them there is something
+that can be cut, in each direction by itself (:mod:`.networks`): a router between network namespaces
+(:mod:`.namespaces`), or, where these are not allowed, a proxy (:mod:`.proxies`). Publishers and
+subscribers are those of the demo, at places chosen for it (:mod:`.parts`).
+
+A seed draws one fault after the other (:mod:`.faults`): a broker is killed or frozen, a link is cut in
+one direction or both, a cell or δ cells in a row are lost or become an island. A fault stays until every
+stream that still has a way flows again (:mod:`.flow`): who bypasses δ lost cells has to do so while they
+are lost. Then it heals, and all streams must flow again. How long both took is reported.
+
+In the end the demo's audit reads what publishers and subscribers wrote down. The verdict is clean only
+if nothing was lost, doubled, out of order or uncalled for, and no stream that had a way stood still.
+"""

@@ -1,0 +1,171 @@
+"""Which faults there are, and how a seed draws them.
+
+Every round has each kind once, alone, in an order of the seed's, at places of the seed's; and then two of
+them at once. A fault loses at most δ cells in a row: more have no way around them, and waiting is then
+all that can be shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from random import Random
+from typing import NamedTuple, TypeAlias
+
+from gapless.chaos.parts import longest_way
+from gapless.core.ids import BrokerId, CellId
+from gapless.runtime.overlays import Overlay
+
+__all__ = ["Fault", "Harm", "count_kinds", "draw_faults"]
+
+
+class Harm(Enum):
+    """What is done to brokers."""
+
+    NOTHING = "nothing"
+    KILL = "kill -9"
+    FREEZE = "SIGSTOP"
+    ISOLATE = "cut off from all others"
+
+
+class Fault(NamedTuple):
+    """Something that goes wrong, and heals after a while."""
+
+    kind: str
+    text: str
+    harm: Harm
+    victims: tuple[BrokerId, ...]
+    """The brokers that are harmed."""
+    cuts: tuple[tuple[BrokerId, BrokerId], ...]
+    """From whom to whom nothing gets through."""
+    hold_s: float
+    """How long it lasts at least."""
+    flap_s: float = 0.0
+    """How often what is cut heals and is cut again meanwhile, if it does."""
+
+
+class _Draw:
+    """The places of one overlay, and the choice among them."""
+
+    def __init__(self, overlay: Overlay, random: Random) -> None:
+        self._overlay = overlay
+        self._random = random
+        self._brokers = {cell.name: cell.brokers for cell in overlay.topology.cells}
+
+    def broker(self) -> BrokerId:
+        return self._random.choice([broker for broker, _ in self._overlay.brokers])
+
+    def hold_s(self) -> float:
+        """Longer than it takes to be suspected, mostly."""
+        return round(self._random.uniform(1.0, 5.0), 1)
+
+    def flap_s(self) -> float:
+        """Around the time in which a session that hears nothing dies."""
+        return round(self._random.uniform(0.3, 2.5), 1)
+
+    def neighbours(self) -> tuple[BrokerId, BrokerId]:
+        """Return two brokers of cells with an edge between them."""
+        cell = self._random.choice(self._overlay.topology.cells)
+        other = self._random.choice(cell.neighbours)
+        return self._random.choice(cell.brokers), self._random.choice(self._brokers[other])
+
+    def row(self, length: int) -> tuple[CellId, ...]:
+        """Return so many cells in a row, with others at both ends if the tree is long enough."""
+        way = longest_way(self._overlay)
+        inner = way[1:-1] if len(way) >= length + 2 else way[1:]
+        first = self._random.randrange(max(1, len(inner) - length + 1))
+        return inner[first : first + length]
+
+    def harm(self) -> Harm:
+        return self._random.choice([Harm.KILL, Harm.FREEZE, Harm.ISOLATE])
+
+    def lost(self, kind: str, cells: tuple[CellId, ...], harm: Harm) -> Fault:
+        """Return the loss of whole cells."""
+        victims = tuple(broker for cell in cells for broker in self._brokers[cell])
+        inside = set(victims)
+        others = [broker for broker, _ in self._overlay.brokers if broker not in inside]
+        pairs = [(victim, other) for victim in victims for other in others]
+        cuts = (*pairs, *(pair[::-1] for pair in pairs)) if harm is Harm.ISOLATE else ()
+        what = "cells" if len(cells) > 1 else "cell"
+        text = f"{what} {', '.join(cells)}: {harm.value}"
+        return Fault(kind, text, harm, victims, cuts, self.hold_s())
+
+
+def _crash(draw: _Draw) -> Fault:
+    broker = draw.broker()
+    text = f"{Harm.KILL.value} {broker}"
+    return Fault("crash", text, Harm.KILL, (broker,), (), draw.hold_s())
+
+
+def _freeze(draw: _Draw) -> Fault:
+    broker = draw.broker()
+    text = f"{Harm.FREEZE.value} {broker}"
+    return Fault("freeze", text, Harm.FREEZE, (broker,), (), draw.hold_s() + 2.0)
+
+
+def _one_way(draw: _Draw) -> Fault:
+    source, target = draw.neighbours()
+    text = f"nothing gets from {source} to {target}, but back"
+    return Fault("one-way cut", text, Harm.NOTHING, (), ((source, target),), draw.hold_s())
+
+
+def _cut(draw: _Draw) -> Fault:
+    source, target = draw.neighbours()
+    text = f"nothing gets through between {source} and {target}"
+    cuts = ((source, target), (target, source))
+    return Fault("cut link", text, Harm.NOTHING, (), cuts, draw.hold_s())
+
+
+def _flap(draw: _Draw) -> Fault:
+    fault, flap_s = _cut(draw), draw.flap_s()
+    text = f"{fault.text}, on and off every {flap_s} s"
+    return fault._replace(kind="flapping link", text=text, hold_s=5 * flap_s, flap_s=flap_s)
+
+
+def _cell(draw: _Draw) -> Fault:
+    return draw.lost("lost cell", draw.row(1), draw.harm())
+
+
+def _island(draw: _Draw) -> Fault:
+    return draw.lost("island", draw.row(1), Harm.ISOLATE)
+
+
+_Kind: TypeAlias = Callable[[_Draw], Fault]
+
+
+def _kinds(overlay: Overlay) -> list[_Kind]:
+    kinds: list[_Kind] = [_crash, _freeze, _one_way, _cut, _flap]
+    if len(overlay.topology.cells) < 2:
+        return kinds[:2]
+    if overlay.delta >= 1:
+        kinds += [_cell, _island]
+    if overlay.delta >= 2:
+        delta = overlay.delta
+        kinds.append(
+            lambda draw: draw.lost(f"{delta} cells in a row", draw.row(delta), draw.harm())
+        )
+    return kinds
+
+
+def count_kinds(overlay: Overlay) -> int:
+    """Return after how many faults every kind has come once."""
+    return len(_kinds(overlay))
+
+
+def draw_faults(overlay: Overlay, random: Random) -> Iterator[tuple[Fault, ...]]:
+    """Draw faults without end, of which those in one tuple come together."""
+    draw, kinds = _Draw(overlay, random), _kinds(overlay)
+    while True:
+        random.shuffle(kinds)
+        for kind in kinds:
+            yield (kind(draw),)
+        first, second = random.sample(kinds, 2)
+        yield _apart(first(draw), second(draw))
+
+
+def _apart(first: Fault, second: Fault) -> tuple[Fault, ...]:
+    """Return two faults, the second without what the first does already."""
+    if set(second.victims) & set(first.victims):
+        return (first,)
+    cuts = tuple(link for link in second.cuts if link not in first.cuts)
+    return first, second._replace(cuts=cuts)

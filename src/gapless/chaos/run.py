@@ -1,0 +1,330 @@
+"""A chaos run put together: a network, brokers, clients, faults, the audit, the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+
+from gapless.chaos.faults import Fault, Harm, count_kinds, draw_faults
+from gapless.chaos.flow import FailOver, Flow, Stream, tabulate
+from gapless.chaos.namespaces import Namespaces
+from gapless.chaos.networks import Network, NetworkKind
+from gapless.chaos.parts import cast_for
+from gapless.chaos.proxies import Proxies
+from gapless.chaos.verdict import Options, Verdict, show_verdict
+from gapless.chaos.ways import streams_with_a_way
+from gapless.client import connect
+from gapless.core.ids import BrokerId
+from gapless.demo.audit import audit_files
+from gapless.demo.players import Feed, Tally, Watcher
+from gapless.demo.records import RecordFile
+from gapless.demo.runs import (
+    drain,
+    empty_directory,
+    keep_showing,
+    record_files,
+    until_signal,
+)
+from gapless.demo.screen import Screen, make_console
+from gapless.demo.workload import TESTS, Cast
+from gapless.runtime.overlays import Overlay, overlay_of
+from gapless.runtime.supervisor import BrokerProcess, Happening, Stage, Supervisor
+
+__all__ = ["EXIT_INTERRUPTED", "EXIT_UNCLEAN", "perform", "perform_and_show"]
+
+EXIT_UNCLEAN: Final = 1
+EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
+
+PARAMETERS: Final = {"redial_max_ms": 500, "client_beat_ms": 500}
+"""Brokers of one computer may look often whether a neighbour is back, and clients leave a broker that
+says nothing for two seconds."""
+
+PATIENCE_S: Final = 60.0
+"""A stream that has a way and does not flow for so long is stuck."""
+
+REST_S: Final = 1.0
+"""Between two faults, so that some begin while the last one is just over and some later."""
+
+DRAIN_S: Final = 120.0
+"""How long the last events may take to arrive before they count as lost."""
+
+
+class _Run:
+    """Brokers, clients, and what is done to them."""
+
+    def __init__(
+        self, options: Options, overlay: Overlay, network: Network, screen: Screen, tally: Tally
+    ) -> None:
+        self.options = options
+        self.overlay = overlay
+        self.network = network
+        self.screen = screen
+        self.tally = tally
+        self.cast = cast_for(overlay)
+        self.flow = Flow(_streams(self.cast))
+        self.faults: list[str] = []
+        self.fail_overs: list[FailOver] = []
+        self.stuck: list[str] = []
+        self.watchers: dict[str, Watcher] = {}
+        self._supervisor: Supervisor | None = None
+
+    @property
+    def supervisor(self) -> Supervisor:
+        """Who runs the brokers."""
+        assert self._supervisor is not None, "the run has not started"
+        return self._supervisor
+
+    async def start(self, data: Path) -> None:
+        """Start the network and the brokers."""
+        self._supervisor = Supervisor(
+            await self.network.start(self.overlay),
+            data / "brokers",
+            parameters=PARAMETERS,
+            places=self.network,
+            on_event=self._happened,
+        )
+        self.screen.say(f"starting {len(self.supervisor.brokers)} brokers …")
+        await self.supervisor.start()
+        self.screen.cast(self.cast, self.supervisor)
+        self.watchers = {
+            part.name: Watcher(
+                part,
+                [self.supervisor[each].url for each in part.brokers],
+                self.tally,
+                on_batch=self.flow.took,
+            )
+            for part in self.cast.watchers
+        }
+
+    async def stop(self) -> None:
+        """Stop the brokers and the network, as far as they were started."""
+        if self._supervisor is not None:
+            await self._supervisor.stop()
+        await self.network.stop()
+
+    def _happened(self, happening: Happening) -> None:
+        if happening.stage is Stage.READY and self.supervisor[happening.broker].restarts:
+            self.tally.restarts += 1
+
+    async def left_partitions(self) -> list[str]:
+        """Return what brokers still list as cut off, when all has been healed for a while."""
+        loop = asyncio.get_running_loop()
+        limit = loop.time() + PATIENCE_S
+        while True:
+            found = [line for each in self.supervisor.brokers for line in await _listed(each)]
+            if not found or loop.time() >= limit:
+                return found
+            await asyncio.sleep(1.0)
+
+    # --- clients -------------------------------------------------------------------------------
+
+    async def play(self, records: dict[str, RecordFile], directory: Path) -> None:
+        """Let everybody publish and subscribe while things fail, until all that is owed has come."""
+        options, end = self.options, asyncio.Event()
+        urls = {part.name: self.supervisor[part.brokers[0]].url for part in self.cast.feeds}
+        feeds = [
+            Feed(part, urls[part.name], options.rate, options.seed, self.tally)
+            for part in self.cast.feeds
+        ]
+        async with asyncio.TaskGroup() as watching:
+            async with asyncio.TaskGroup() as publishing:
+                for feed in feeds:
+                    publishing.create_task(feed.run(records[feed.part.name], end))
+                for feed in feeds:
+                    await feed.ready.wait()
+                for name, watcher in self.watchers.items():
+                    watching.create_task(watcher.run(records[name]))
+                    await watcher.ready.wait()
+                self.screen.phase("chaos")
+                await self._harm_all()
+                end.set()
+            self.screen.phase("waiting for the last events")
+            await drain(records, directory, DRAIN_S)
+            for watcher in self.watchers.values():
+                watcher.end()
+
+    # --- faults --------------------------------------------------------------------------------
+
+    async def _harm_all(self) -> None:
+        """Make one fault after the other until time is up, and every kind of them once in any case."""
+        loop = asyncio.get_running_loop()
+        limit = loop.time() + self.options.minutes * 60
+        random = Random(self.options.seed)  # noqa: S311  # a seed gives the same faults again
+        least = count_kinds(self.overlay)
+        for number, faults in enumerate(draw_faults(self.overlay, random)):
+            if number >= least and loop.time() >= limit:
+                return
+            await self._endure(faults)
+            await asyncio.sleep(random.uniform(0, 2 * REST_S))
+
+    async def _endure(self, faults: Sequence[Fault]) -> None:
+        """Make faults, see that what has a way flows, heal them, see that everything does."""
+        text = " and ".join(fault.text for fault in faults)
+        self.faults.append(text)
+        self.screen.say(text, style="bold red")
+        wanted = streams_with_a_way(self.overlay, self.cast, self._present(), faults)
+        hold = asyncio.create_task(asyncio.sleep(max(fault.hold_s for fault in faults)))
+        flaps: list[asyncio.Task[None]] = []
+        over = asyncio.Event()
+        try:
+            for fault in faults:
+                await self._harm(fault)
+                if fault.flap_s:
+                    flaps.append(asyncio.create_task(self._flap(fault, over)))
+            self.flow.begin()
+            during = await self._await_flow(wanted, f"during: {text}")
+            await hold
+        finally:
+            over.set()
+            await asyncio.gather(*flaps)
+            self.flow.begin()
+            for fault in faults:
+                await self._heal(fault)
+        after = await self._await_flow(self.flow.streams, f"after: {text}")
+        kind = faults[0].kind if len(faults) == 1 else "two at once"
+        self.fail_overs.append(FailOver(kind, during, after))
+        self._say_flow(len(wanted), during, after)
+
+    def _say_flow(self, wanted: int, during: float | None, after: float | None) -> None:
+        said = f"{wanted} of {len(self.flow.streams)} streams had a way"
+        if during is not None:
+            said += f", and flowed again after {during:.2f} s"
+        if after is not None:
+            said += f"; all flowed {after:.2f} s after healing"
+        self.screen.say(f"  {said}", style="green")
+
+    def _present(self) -> dict[str, BrokerId | None]:
+        """Return where watchers are now."""
+        return {
+            name: None if watcher.session is None else watcher.session.broker
+            for name, watcher in self.watchers.items()
+        }
+
+    async def _await_flow(self, wanted: Collection[Stream], when: str) -> float | None:
+        """Wait until streams flow; return how long the slowest took."""
+        missing = await self.flow.await_all(wanted, PATIENCE_S)
+        for stream in missing:
+            self.stuck.append(f"{stream} stood still for {PATIENCE_S:g} s {when}")
+            self.screen.say(self.stuck[-1], style="bold red")
+        slowest = self.flow.slowest(wanted)
+        return None if slowest is None else slowest[0]
+
+    async def _harm(self, fault: Fault) -> None:
+        await self.network.cut(fault.cuts)
+        for victim in fault.victims:
+            if fault.harm is Harm.KILL:
+                self.supervisor.keep_down(victim)
+                self.supervisor.kill(victim)
+                self.tally.kills += 1
+            elif fault.harm is Harm.FREEZE:
+                self._signal(victim, signal.SIGSTOP)
+
+    async def _flap(self, fault: Fault, over: asyncio.Event) -> None:
+        """Heal what is cut and cut it again until it is over; leave it cut, as it was found."""
+        while not over.is_set():
+            await asyncio.sleep(fault.flap_s)
+            await self.network.heal(fault.cuts)
+            await asyncio.sleep(fault.flap_s)
+            await self.network.cut(fault.cuts)
+
+    async def _heal(self, fault: Fault) -> None:
+        await self.network.heal(fault.cuts)
+        for victim in fault.victims:
+            if fault.harm is Harm.KILL:
+                self.supervisor.let_up(victim)
+            elif fault.harm is Harm.FREEZE:
+                self._signal(victim, signal.SIGCONT)
+
+    def _signal(self, broker: str, number: signal.Signals) -> None:
+        pid = self.supervisor[broker].pid
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+async def _listed(broker: BrokerProcess) -> list[str]:
+    """Return the partitions that a broker lists."""
+    async with connect(broker.url) as session:
+        return [f"{broker.name} lists {each}" for each in await session.partitions()]
+
+
+def _streams(cast: Cast) -> list[Stream]:
+    return [
+        Stream(part.name, pubend) for part in cast.watchers for pubend in sorted(part.wish.pubends)
+    ]
+
+
+async def perform(
+    options: Options, kind: NetworkKind, data: Path, screen: Screen, tally: Tally
+) -> Verdict:
+    """Run it and return the verdict; records and brokers' data are below ``data``."""
+    network: Network = Namespaces() if kind is NetworkKind.NAMESPACES else Proxies()
+    overlay = overlay_of(options.topology, delta=options.delta)
+    run = _Run(options, overlay, network, screen, tally)
+    directory = data / "records"
+    try:
+        await run.start(data)
+        with record_files(run.cast, directory) as records:
+            show = asyncio.create_task(keep_showing(screen, run.supervisor))
+            try:
+                await run.play(records, directory)
+                listed = await run.left_partitions()
+            finally:
+                show.cancel()
+    finally:
+        screen.say("stopping the brokers …")
+        await run.stop()
+    audit = audit_files(directory, TESTS)
+    return Verdict(
+        options=options,
+        network=kind,
+        faults=run.faults,
+        fail_over=tabulate(run.fail_overs),
+        stuck=run.stuck,
+        listed=listed,
+        kills=tally.kills,
+        restarts=tally.restarts,
+        audit=audit,
+        clean=audit.is_clean and not run.stuck and not listed,
+    )
+
+
+def perform_and_show(
+    options: Options, kind: NetworkKind, data: Path | None = None, *, as_json: bool = False
+) -> int:
+    """Run it, show it, and return the exit code: 0 only if the verdict is clean.
+
+    What it has written is kept where that was asked for, or if the verdict is not clean.
+    """
+    console, tally = make_console(), Tally()
+    directory, is_kept = empty_directory(data, "gapless-chaos-"), data is not None
+    try:
+        with Screen(console, tally, quiet=as_json) as screen:
+            screen.say(
+                f"seed {options.seed}, {options.topology}, δ = {options.delta}, {kind.value}"
+            )
+            work = perform(options, kind, directory, screen, tally)
+            verdict = asyncio.run(until_signal(work))
+        if verdict is None:
+            return EXIT_INTERRUPTED
+        is_kept |= not verdict.clean
+        verdict.kept = str(directory) if is_kept else None
+        if as_json:
+            text = msgspec.json.format(msgspec.json.encode(verdict), indent=2).decode()
+            sys.stdout.write(text + "\n")
+        else:
+            show_verdict(console, verdict, tally)
+        return 0 if verdict.clean else EXIT_UNCLEAN
+    finally:
+        if not is_kept:
+            shutil.rmtree(directory)

@@ -1,0 +1,75 @@
+"""``gapless chaos``: brokers whose processes and network fail under traffic, and an audit of it all."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gapless.chaos.networks import NetworkKind
+from gapless.cli.options import AsJson, settle
+from gapless.cli.output import print_note
+from gapless.core.errors import UsageError
+
+__all__ = ["chaos"]
+
+
+def chaos(
+    context: typer.Context,
+    *,
+    minutes: Annotated[
+        float, typer.Option(min=0.05, help="How long things fail; each in turn, and once at least.")
+    ] = 1.0,
+    topology: Annotated[
+        str, typer.Option(metavar="TREE", help="line:5x2, star:5x2, tree:2x3x2 or a .toml file.")
+    ] = "line:5x2",
+    delta: Annotated[
+        int, typer.Option(min=0, help="So many cells in a row may be lost and are bypassed.")
+    ] = 2,
+    seed: Annotated[int, typer.Option(help="Of the faults and of the quotes.")] = 1,
+    rate: Annotated[float, typer.Option(min=1, help="Events a second, of all publishers.")] = 100.0,
+    network: Annotated[
+        NetworkKind,
+        typer.Option(
+            help="What is between brokers: namespaces where they are allowed, or proxies."
+        ),
+    ] = NetworkKind.AUTO,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="An empty directory to keep records and logs in, instead of none."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Kill, freeze and cut off brokers while events flow, and audit every delivery.
+
+    One fault follows the other: a broker is killed or frozen, a link is cut in one direction or both,
+    a cell becomes an island, up to delta cells in a row are lost. What still has a way must flow while
+    the fault lasts, and everything when it has healed; how long that takes is reported. Exit code 1 if
+    a stream stood still, or anything was lost, came twice, out of order or uncalled for.
+    """
+    from gapless.chaos.run import perform_and_show
+    from gapless.chaos.verdict import Options
+
+    settle(context, as_json=as_json)
+    options = Options(minutes=minutes, topology=topology, delta=delta, seed=seed, rate=rate)
+    kind = _settled(network)
+    raise typer.Exit(perform_and_show(options, kind, data, as_json=as_json))
+
+
+def _settled(network: NetworkKind) -> NetworkKind:
+    """Choose what is between brokers; for namespaces, begin again inside of some."""
+    from gapless.chaos.namespaces import enter, is_inside, why_not
+
+    if network is NetworkKind.PROXIES or is_inside():
+        return NetworkKind.NAMESPACES if is_inside() else network
+    reason = why_not()
+    if reason is None:
+        enter(sys.argv[1:])
+    if network is NetworkKind.NAMESPACES:
+        raise UsageError(
+            f"network namespaces are not allowed here: {reason}; use --network proxies"
+        )
+    print_note(f"proxies are between the brokers, as namespaces are not allowed here: {reason}")
+    return NetworkKind.PROXIES

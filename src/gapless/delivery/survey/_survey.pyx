@@ -1,0 +1,540 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False, freethreading_compatible=False
+"""The compiled survey. What it is for: see the package's docstring. What it gives: see its twin.
+
+A pack is walked token by token, always with an eye on its end: what it holds may have come from
+elsewhere. Of each field a `value_t` is kept; that of a text, and that of a payload, has its address,
+so a survey keeps its packs.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.math cimport isfinite, isnan
+from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
+
+import msgspec
+import numpy as np
+
+_encode_json = msgspec.json.Encoder().encode
+
+# The fields and kinds of `fields.py`, with what else a walk meets.
+cdef enum:
+    TICK = 0
+    PUBLISHER = 1
+    SEQUENCE = 2
+    PAYLOAD = 3
+    NAMED = 4
+
+cdef enum:
+    ABSENT = 0
+    FALSE = 1
+    TRUE = 2
+    INT = 3
+    FLOAT = 4
+    TEXT = 5
+    BYTES = 6
+    ARRAY = 7
+    MAP = 8
+    NIL = 9
+
+cdef enum:
+    PARTS = 5  # of a publication
+    JSON_GROWTH = 8  # by which JSON is larger than msgpack at most: a text of control characters is 6
+
+ctypedef struct value_t:
+    uint64_t word
+    const uint8_t *at
+    uint32_t size
+    uint32_t kind
+
+ctypedef struct name_t:
+    const char *at
+    size_t size
+
+ctypedef struct event_t:
+    const uint8_t *at
+    const uint8_t *attributes
+    uint32_t size
+    uint32_t attributes_size
+
+_VALUE = np.dtype([("word", "u8"), ("at", "u8"), ("size", "u4"), ("kind", "u4")])
+
+
+cdef class Survey:
+    """What stands in some packs; the interface is that of the twin."""
+
+    cdef list _packs  # kept, for values have addresses in them
+    cdef bytearray _events
+    cdef bytearray _values
+    cdef Py_ssize_t _count
+    cdef Py_ssize_t _width
+    cdef object _columns
+
+    def __cinit__(self, packs, names=()):
+        self._packs = [memoryview(pack) for pack in packs]
+        self._width = NAMED + len(names)
+        self._count = sum([count_of(pack) for pack in self._packs])
+        self._events = bytearray(self._count * sizeof(event_t))
+        self._values = bytearray(self._count * self._width * sizeof(value_t))
+        cdef list encoded = [each.encode() for each in names]
+        cdef bytearray table = bytearray(len(encoded) * sizeof(name_t))
+        cdef name_t *name = <name_t *>PyByteArray_AS_STRING(table)
+        cdef Py_ssize_t place
+        for place, text in enumerate(encoded):
+            name[place].at = PyBytes_AS_STRING(text)
+            name[place].size = len(text)
+        place = 0
+        for pack in self._packs:
+            place += self._walk(pack, place, name)
+        self._columns = np.frombuffer(self._values, _VALUE).reshape(self._count, self._width)
+
+    def __len__(self):
+        return self._count
+
+    def kinds(self, Py_ssize_t field):
+        return self._columns["kind"][:, field]
+
+    def words(self, Py_ssize_t field):
+        return self._columns["word"][:, field]
+
+    cdef Py_ssize_t _walk(self, const uint8_t[::1] pack, Py_ssize_t first, name_t *names) except -1:
+        """Note what is in a pack, from the place `first` on; return how many publications it has."""
+        cdef const uint8_t *at = &pack[0]
+        cdef const uint8_t *end = at + pack.shape[0]
+        cdef event_t *event = (<event_t *>PyByteArray_AS_STRING(self._events)) + first
+        cdef value_t *row = (
+            (<value_t *>PyByteArray_AS_STRING(self._values)) + first * self._width
+        )
+        cdef Py_ssize_t width = self._width
+        cdef int name_count = <int>(width - NAMED)
+        cdef value_t token
+        cdef Py_ssize_t count, place
+        at = take(at, end, &token)
+        count = <Py_ssize_t>token.word
+        with nogil:  # others may read the next rows of the log meanwhile
+            for place in range(count):
+                at = take_event(at, end, event, row, names, name_count)
+                if at == NULL:
+                    break
+                event += 1
+                row += width
+        if at != end:
+            raise msgspec.DecodeError("a pack is not as brokers write it")
+        return count
+
+    def texts(self, Py_ssize_t field):
+        if not 0 <= field < self._width:
+            raise IndexError(field)
+        cdef value_t *values = <value_t *>PyByteArray_AS_STRING(self._values)
+        cdef Py_ssize_t width = self._width, place
+        cdef int64_t total = 0
+        for place in range(self._count):
+            total += values[place * width + field].size
+        cdef bytearray offsets = new_offsets(self._count, total)
+        cdef int32_t *offset = <int32_t *>PyByteArray_AS_STRING(offsets)
+        data = PyBytes_FromStringAndSize(NULL, total)
+        cdef char *out = PyBytes_AS_STRING(data)
+        cdef value_t *value
+        for place in range(self._count):
+            value = values + place * width + field
+            memcpy(out + offset[0], value.at, value.size)
+            offset[1] = offset[0] + <int32_t>value.size
+            offset += 1
+        return np.frombuffer(offsets, np.int32), data
+
+    def part(self, places):
+        cdef event_t *events = <event_t *>PyByteArray_AS_STRING(self._events)
+        cdef list chosen = [place for place in places]
+        cdef Py_ssize_t place, total = 5  # for the head
+        for place in chosen:
+            if not 0 <= place < self._count:
+                raise IndexError(place)
+            total += events[place].size
+        data = bytearray(total)
+        cdef uint8_t *begin = <uint8_t *>PyByteArray_AS_STRING(data)
+        cdef uint8_t *out = put_array(begin, <uint32_t>len(chosen))
+        for place in chosen:
+            memcpy(out, events[place].at, events[place].size)
+            out += events[place].size
+        return bytes(memoryview(data)[: out - begin])
+
+    def json(self):
+        """As the twin; numbers with a point are left to msgspec, all at once, so both write the same."""
+        cdef event_t *events = <event_t *>PyByteArray_AS_STRING(self._events)
+        cdef Py_ssize_t place, total = 0
+        cdef list floats = []
+        for place in range(self._count):
+            total += events[place].attributes_size
+            gather_floats(&events[place], floats)
+        cdef bytes texts = _encode_json(floats)
+        cdef const char *text = PyBytes_AS_STRING(texts) + 1
+        cdef bytearray offsets = new_offsets(self._count, JSON_GROWTH * <int64_t>total)
+        cdef int32_t *offset = <int32_t *>PyByteArray_AS_STRING(offsets)
+        cdef bytearray data = bytearray(2 * total + JSON_GROWTH)
+        cdef char *begin = PyByteArray_AS_STRING(data)
+        cdef char *out = begin
+        cdef Py_ssize_t needed
+        for place in range(self._count):
+            needed = (out - begin) + JSON_GROWTH * <Py_ssize_t>events[place].attributes_size + 2
+            if needed > len(data):
+                offset[0] = <int32_t>(out - begin)
+                PyByteArray_Resize(data, 2 * needed)
+                begin = PyByteArray_AS_STRING(data)
+                out = begin + offset[0]
+            out = put_json(out, &events[place], &text)
+            offset += 1
+            offset[0] = <int32_t>(out - begin)
+        PyByteArray_Resize(data, out - begin)
+        return np.frombuffer(offsets, np.int32), data
+
+
+cdef Py_ssize_t count_of(const uint8_t[::1] pack) except -1:
+    """Return how many publications a pack says it has: not more than would fit."""
+    cdef value_t token
+    if (
+        pack.shape[0] == 0
+        or take(&pack[0], &pack[0] + pack.shape[0], &token) == NULL
+        or token.kind != ARRAY
+        or token.word * (PARTS + 1) > <uint64_t>pack.shape[0]
+    ):
+        raise msgspec.DecodeError("this is no pack")
+    return <Py_ssize_t>token.word
+
+
+cdef bytearray new_offsets(Py_ssize_t count, int64_t total):
+    if total > 0x7FFFFFFF:
+        raise OverflowError(f"{total:,} bytes are too much for one column")
+    return bytearray((count + 1) * sizeof(int32_t))
+
+
+# --- walking ---------------------------------------------------------------------------------------
+
+
+cdef const uint8_t *take_event(
+    const uint8_t *at, const uint8_t *end, event_t *event, value_t *row, name_t *names, int count
+) noexcept nogil:
+    """Note one publication; return where the next one begins, NULL if it is not as it should be."""
+    cdef value_t token
+    cdef uint64_t parts
+    event.at = at
+    at = take(at, end, &token)
+    parts = token.word
+    if at == NULL or token.kind != ARRAY or parts < PARTS:
+        return NULL
+    at = take(at, end, &row[TICK])
+    if at == NULL or row[TICK].kind != INT:
+        return NULL
+    at = take(at, end, &row[PUBLISHER])
+    if at == NULL or row[PUBLISHER].kind != TEXT:
+        return NULL
+    at = take(at, end, &row[SEQUENCE])
+    if at == NULL or row[SEQUENCE].kind != INT:
+        return NULL
+    event.attributes = at
+    at = take_attributes(at, end, row, names, count)
+    if at == NULL:
+        return NULL
+    event.attributes_size = <uint32_t>(at - event.attributes)
+    at = take(at, end, &row[PAYLOAD])
+    if at == NULL or row[PAYLOAD].kind != BYTES:
+        return NULL
+    while at != NULL and parts > PARTS:  # what a later version has added
+        at = passed(at, end)
+        parts -= 1
+    if at != NULL:
+        event.size = <uint32_t>(at - event.at)
+    return at
+
+
+cdef const uint8_t *take_attributes(
+    const uint8_t *at, const uint8_t *end, value_t *row, name_t *names, int count
+) noexcept nogil:
+    cdef value_t token, value
+    cdef uint64_t left
+    cdef int place
+    at = take(at, end, &token)
+    if at == NULL or token.kind != MAP:
+        return NULL
+    left = token.word
+    while left:
+        left -= 1
+        at = take(at, end, &token)
+        if at == NULL or token.kind != TEXT:
+            return NULL
+        at = take(at, end, &value)
+        if at == NULL or not FALSE <= value.kind <= TEXT:
+            return NULL
+        for place in range(count):
+            if token.size == names[place].size and not memcmp(
+                token.at, names[place].at, token.size
+            ):
+                row[NAMED + place] = value
+                break
+    return at
+
+
+cdef const uint8_t *passed(const uint8_t *at, const uint8_t *end) noexcept nogil:
+    """Return what comes behind a value, whatever is in it."""
+    cdef value_t token
+    cdef uint64_t left = 1
+    while left and at != NULL:
+        left -= 1
+        at = take(at, end, &token)
+        if at != NULL and token.kind == ARRAY:
+            left += token.word
+        elif at != NULL and token.kind == MAP:
+            left += 2 * token.word
+    return at
+
+
+cdef inline const uint8_t *take(
+    const uint8_t *at, const uint8_t *end, value_t *found
+) noexcept nogil:
+    """Read a token of msgpack: a value, or the head of an array or a map. NULL if there is none."""
+    cdef uint8_t head
+    if at >= end:
+        return NULL
+    head = at[0]
+    at += 1
+    memset(found, 0, sizeof(value_t))
+    if head < 0x80:
+        found.kind, found.word = INT, head
+        return at
+    if head < 0x90:
+        found.kind, found.word = MAP, head & 0x0F
+        return at
+    if head < 0xA0:
+        found.kind, found.word = ARRAY, head & 0x0F
+        return at
+    if head < 0xC0:
+        return take_bytes(at, end, found, TEXT, head & 0x1F)
+    if head >= 0xE0:
+        found.kind, found.word = INT, <uint64_t><int64_t><int8_t>head
+        return at
+    if head >= 0xD9:
+        return take_sized(at, end, found, head)
+    if 0xCA <= head <= 0xD3:
+        return take_number(at, end, found, head)
+    if 0xC4 <= head <= 0xC6:
+        return take_sized(at, end, found, head)
+    if head == 0xC0 or head == 0xC2 or head == 0xC3:
+        found.kind = NIL if head == 0xC0 else FALSE if head == 0xC2 else TRUE
+        return at
+    return NULL  # an extension, of which there are none here
+
+
+cdef inline uint64_t big_endian(const uint8_t *at, int size) noexcept nogil:
+    cdef uint64_t found = 0
+    cdef int place
+    for place in range(size):
+        found = found << 8 | at[place]
+    return found
+
+
+cdef inline const uint8_t *take_number(
+    const uint8_t *at, const uint8_t *end, value_t *found, uint8_t head
+) noexcept nogil:
+    cdef int size = 1 << (head & 3)  # of ints; the heads of floats come before them
+    cdef uint64_t word
+    cdef uint32_t half
+    cdef float single
+    cdef double number
+    if head <= 0xCB:
+        size = 4 if head == 0xCA else 8
+    if end - at < size:
+        return NULL
+    word = big_endian(at, size)
+    found.kind = FLOAT if head <= 0xCB else INT
+    if head == 0xCA:
+        half = <uint32_t>word
+        memcpy(&single, &half, sizeof(single))
+        number = single
+        memcpy(&word, &number, sizeof(word))
+    elif head == 0xCF and word > <uint64_t>INT64_MAX:
+        return NULL
+    elif head == 0xD0:
+        word = <uint64_t><int64_t><int8_t>word
+    elif head == 0xD1:
+        word = <uint64_t><int64_t><int16_t>word
+    elif head == 0xD2:
+        word = <uint64_t><int64_t><int32_t>word
+    found.word = word
+    return at + size
+
+
+cdef inline const uint8_t *take_sized(
+    const uint8_t *at, const uint8_t *end, value_t *found, uint8_t head
+) noexcept nogil:
+    """Read what has a length of its own: payloads, long texts, long arrays and maps."""
+    cdef int size
+    cdef uint64_t length
+    if head <= 0xC6:
+        size = 1 << (head - 0xC4)
+    elif head <= 0xDB:
+        size = 1 << (head - 0xD9)
+    else:
+        size = 2 << (head & 1)
+    if end - at < size:
+        return NULL
+    length = big_endian(at, size)
+    at += size
+    if head >= 0xDC:
+        found.kind, found.word = (ARRAY if head <= 0xDD else MAP), length
+        return at
+    return take_bytes(at, end, found, BYTES if head <= 0xC6 else TEXT, length)
+
+
+cdef inline const uint8_t *take_bytes(
+    const uint8_t *at, const uint8_t *end, value_t *found, int kind, uint64_t size
+) noexcept nogil:
+    cdef int prefix = <int>size if size < 8 else 8
+    if <uint64_t>(end - at) < size:
+        return NULL
+    found.kind, found.at, found.size = kind, at, <uint32_t>size
+    if kind == TEXT and size:
+        found.word = big_endian(at, prefix) << (64 - 8 * prefix)
+    return at + size
+
+
+# --- writing ---------------------------------------------------------------------------------------
+
+
+cdef uint8_t *put_array(uint8_t *out, uint32_t count) noexcept nogil:
+    """Write the head of an array, as short as msgspec does."""
+    cdef int size = 0 if count < 16 else 2 if count < 0x10000 else 4
+    out[0] = <uint8_t>(0x90 | count) if size == 0 else 0xDC if size == 2 else 0xDD
+    out += 1
+    while size:
+        size -= 1
+        out[0] = <uint8_t>(count >> 8 * size)
+        out += 1
+    return out
+
+
+cdef int gather_floats(event_t *event, list found) except -1:
+    """Add the floats among attributes to a list. What a survey has walked through is sound."""
+    cdef const uint8_t *at = event.attributes
+    cdef const uint8_t *end = at + event.attributes_size
+    cdef value_t token
+    cdef double number
+    while at < end:
+        at = take(at, end, &token)
+        if token.kind == FLOAT:
+            memcpy(&number, &token.word, sizeof(number))
+            found.append(number)
+    return 0
+
+
+cdef char *put_json(char *out, event_t *event, const char **floats) noexcept nogil:
+    """Write attributes as JSON; there is room enough. Floats are taken from where they stand written."""
+    cdef const uint8_t *at = event.attributes
+    cdef const uint8_t *end = at + event.attributes_size
+    cdef value_t token
+    at = take(at, end, &token)
+    out[0] = b"{"
+    out += 1
+    while at < end:
+        at = take(at, end, &token)
+        out = put_text(out, token.at, token.size)
+        out[0] = b":"
+        out += 1
+        at = take(at, end, &token)
+        if token.kind == TEXT:
+            out = put_text(out, token.at, token.size)
+        elif token.kind == INT:
+            out = put_int(out, <int64_t>token.word)
+        elif token.kind == FLOAT:
+            out = put_float(out, token.word, floats)
+        else:
+            out = put_word(out, b"true" if token.kind == TRUE else b"false")
+        out[0] = b","
+        out += 1
+    if (out - 1)[0] == b",":
+        out -= 1
+    out[0] = b"}"
+    return out + 1
+
+
+cdef inline char *put_word(char *out, const char *word) noexcept nogil:
+    while word[0]:
+        out[0] = word[0]
+        out += 1
+        word += 1
+    return out
+
+
+cdef inline char *put_float(char *out, uint64_t word, const char **floats) noexcept nogil:
+    """Copy the next float; one that is not finite stands there as null, and here by its name."""
+    cdef double number
+    cdef const char *text = floats[0]
+    memcpy(&number, &word, sizeof(number))
+    if not isfinite(number):
+        out = put_word(out, b"NaN" if isnan(number) else b"Infinity" if number > 0 else b"-Infinity")
+    while text[0] != b"," and text[0] != b"]":
+        if isfinite(number):
+            out[0] = text[0]
+            out += 1
+        text += 1
+    floats[0] = text + 1
+    return out
+
+
+cdef inline char *put_int(char *out, int64_t number) noexcept nogil:
+    cdef char digits[20]
+    cdef int count = 0
+    cdef uint64_t left = <uint64_t>number
+    if number < 0:
+        out[0] = b"-"
+        out += 1
+        left = 0 - left
+    while count == 0 or left:
+        digits[count] = <char>(48 + left % 10)
+        left //= 10
+        count += 1
+    while count:
+        count -= 1
+        out[0] = digits[count]
+        out += 1
+    return out
+
+
+cdef inline char *put_text(char *out, const uint8_t *at, uint32_t size) noexcept nogil:
+    """Write a text in quotes; what JSON cannot have in it is escaped as msgspec does it."""
+    cdef const uint8_t *end = at + size
+    out[0] = b'"'
+    out += 1
+    while at < end:
+        if at[0] >= 0x20 and at[0] != b'"' and at[0] != b"\\":
+            out[0] = <char>at[0]
+            out += 1
+        else:
+            out = put_escaped(out, at[0])
+        at += 1
+    out[0] = b'"'
+    return out + 1
+
+
+cdef char *put_escaped(char *out, uint8_t byte) noexcept nogil:
+    cdef const char *hexadecimal = b"0123456789abcdef"
+    cdef char short_form = 0
+    if byte == b'"' or byte == b"\\":
+        short_form = <char>byte
+    elif byte == 8:
+        short_form = b"b"
+    elif byte == 9:
+        short_form = b"t"
+    elif byte == 10:
+        short_form = b"n"
+    elif byte == 12:
+        short_form = b"f"
+    elif byte == 13:
+        short_form = b"r"
+    out[0] = b"\\"
+    if short_form:
+        out[1] = short_form
+        return out + 2
+    out = put_word(out + 1, b"u00")
+    out[0] = hexadecimal[byte >> 4]
+    out[1] = hexadecimal[byte & 15]
+    return out + 2

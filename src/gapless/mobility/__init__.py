@@ -1,0 +1,25 @@
+"""Mobility: a client's subscriptions move with it. So far by force: its broker does not answer.
+
+Theory of operation
+-------------------
+A durable subscription lives at one broker, its *home*, which keeps the log for it. Its client gets a
+token from there: which subscription it is, and how often it has moved. If the home does not answer, the
+client goes to any other broker with token, filter and its own position. That broker makes the
+subscription anew from the position, with the next *epoch*, durable before it is told; what lies between
+is read from the logs (R48). Then it lets all brokers know (:mod:`.homes`), and whoever has the
+subscription with a lesser epoch drops it.
+
+In which order matters. The old home, dead or alive, keeps the log from where its client has
+acknowledged. So the new one says that it is home only when every log is held for the subscription there
+too; until then both keep it, and nothing is released in between (run 20 of the rules).
+
+Invariants: of the homes of one subscription that know of each other only the one with the greatest
+epoch runs it; a client's position decides what it gets, never what a home believes; a name that another
+subscription has is refused, never shared (MV-14, MV-16). A client without token that asks for a name
+which its broker does not know gets a new subscription there: looking for homes (MV-15) is not built,
+nor is the move as a transaction (TM 4).
+"""
+
+from gapless.mobility.homes import Homes
+
+__all__ = ["Homes"]

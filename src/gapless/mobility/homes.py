@@ -1,0 +1,125 @@
+"""Where durable subscriptions live that have moved (MV-13, MV-14, MV-16).
+
+Told like an announcement: to everybody, and again at the start of every session. The old home may be
+down for days; whoever meets it first when it comes back tells it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gapless.core.ids import BrokerId
+from gapless.core.machine import Context
+from gapless.core.parameters import us
+from gapless.delivery.subscribers import Calls
+from gapless.delivery.subscribers.states import State
+from gapless.delivery.subscribers.subscription import Subscription
+from gapless.messages.clients import Cause, Ended, Home
+from gapless.messages.mobility import Superseded
+from gapless.overlay.sessions import Sessions
+
+__all__ = ["MOVES_MAX", "Homes"]
+
+MOVES_MAX: Final = 65_536
+"""So many moves are remembered. An old home that hears of none keeps logs for nobody until its
+subscription expires, and costs no more than that."""
+
+
+class Homes:
+    """The moves that this broker has heard of, its own among them."""
+
+    def __init__(self, context: Context, sessions: Sessions, calls: Calls) -> None:
+        self._context = context
+        self._sessions = sessions
+        self._calls = calls
+        self._moves: dict[str, tuple[Superseded, int]] = {}
+        """The last move of each subscription, by its birth, and when it was heard; oldest first."""
+        self._every_us = us(ms=context.parameters.ack_ms)
+        calls.moves = self
+        context.after(self._every_us, self._review)
+
+    # --- what is asked -------------------------------------------------------------------------
+
+    def elsewhere(self, home: Home) -> Home | None:
+        """Return where a subscription lives, if it has moved on since its client was told (MV-16)."""
+        found, _ = self._moves.get(home.birth, (None, 0))
+        if found is None or found.home == self._context.identity.broker:
+            return None
+        newer = found.rank > (home.epoch, home.broker)
+        return Home(found.birth, found.epoch, found.home) if newer else None
+
+    def ended(self, subscription: Subscription) -> None:
+        """A subscription that had moved here is over, so it is where it was before (MV-14)."""
+        self._claim(subscription)
+
+    # --- what is heard -------------------------------------------------------------------------
+
+    def session_opened(self, peer: BrokerId) -> None:
+        """Tell a peer what it may have missed."""
+        for move, _ in self._moves.values():
+            self._context.post(peer, move)
+
+    def received(self, peer: BrokerId, move: Superseded) -> None:
+        """Take the news of a move, pass it on, and let go what has moved away from here."""
+        held, _ = self._moves.get(move.birth, (None, 0))
+        if held is not None and held.rank >= move.rank:
+            if held.rank > move.rank and held.home == self._context.identity.broker:
+                self._context.post(peer, held)  # who told it has not heard that it is here
+            return
+        self._store(move, peer)
+        for subscription in self._born(move.birth):
+            if (subscription.epoch, self._context.identity.broker) < move.rank:
+                self._let_go(subscription, move)
+
+    def _born(self, birth: str) -> list[Subscription]:
+        return [each for each in self._calls.durable() if each.birth == birth]
+
+    def _let_go(self, subscription: Subscription, move: Superseded) -> None:
+        self._context.mark("subscription moved away")
+        if subscription.client is not None:
+            reason = f"the subscription {subscription.name!r} has moved to {move.home}"
+            home = Home(move.birth, move.epoch, move.home)
+            ended = Ended(subscription.name, reason, Cause.ELSEWHERE, home)
+            self._context.tell(subscription.client, ended)
+        self._calls.end(subscription)
+
+    # --- what is told --------------------------------------------------------------------------
+
+    def _review(self) -> None:
+        """Say of subscriptions that came here that they live here, once their logs are kept."""
+        self._context.after(self._every_us, self._review)
+        oldest = self._context.now - us(s=self._context.parameters.tombstone_ttl_s)
+        self._moves = {
+            birth: (move, since)
+            for birth, (move, since) in self._moves.items()
+            if since > oldest or move.home == self._context.identity.broker
+        }
+        for subscription in self._calls.durable():
+            if subscription.epoch and subscription.stored and self._is_kept(subscription):
+                self._claim(subscription)
+
+    def _is_kept(self, subscription: Subscription) -> bool:
+        """Say whether this broker keeps all logs that the subscription needs."""
+        placed = {pubend for pubend, _ in subscription.begin.position}
+        strands = subscription.strands
+        return placed.issubset(strands) and all(
+            strand.settled
+            for pubend, strand in strands.items()
+            if pubend in placed or strand.state is not State.WAITING
+        )
+
+    def _claim(self, subscription: Subscription) -> None:
+        me = self._context.identity.broker
+        held, _ = self._moves.get(subscription.birth, (None, 0))
+        move = Superseded(subscription.birth, subscription.epoch, me)
+        if held is None or held.rank < move.rank:
+            self._store(move, None)
+
+    def _store(self, move: Superseded, source: BrokerId | None) -> None:
+        self._moves.pop(move.birth, None)
+        self._moves[move.birth] = (move, self._context.now)
+        if len(self._moves) > MOVES_MAX:
+            del self._moves[next(iter(self._moves))]
+        for peer in self._sessions.open_peers():
+            if peer != source:
+                self._context.post(peer, move)

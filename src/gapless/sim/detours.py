@@ -1,0 +1,273 @@
+"""Wrong ways around: planted bugs of redundant cells, of bypass and of relays.
+
+Each takes out a rule that matters only when something stays broken: brokers of a cell, whole cells, links
+(:mod:`.cores`). They are hunted with the rules that :mod:`.bugs` takes out. Some do no harm that a run
+must show, because other rules repair what they break; :data:`ONLY_DIRECTED` names the tests that show
+these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from gapless.broker.routing import Routing
+from gapless.broker.sources import Sources
+from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
+from gapless.core.parameters import us
+from gapless.delivery.acks import Reports
+from gapless.delivery.attachments import ReceiverRef
+from gapless.delivery.feed import Candidate
+from gapless.messages.overlay import Packet, Relayed
+from gapless.messages.streams import Attach, AttachKind
+from gapless.overlay.relays import Relays
+from gapless.overlay.session import Session, State
+from gapless.overlay.sessions import Sessions
+from gapless.propagation.edge import Edge
+from gapless.propagation.sufficiency import Chooser
+from gapless.sim.plants import Plant
+
+__all__ = ["DETOURS", "ONLY_DIRECTED"]
+
+
+# --- feeds ---------------------------------------------------------------------------------------
+
+
+def _only_the_next_cell(original: Any) -> Any:
+    """Take out all of R7 but (a)."""
+
+    def candidates(self: Routing, pubend: PubendId) -> list[Candidate]:
+        known = self._announcements.get(pubend)
+        found: list[Candidate] = original(self, pubend)
+        if known is None or known.direction is None:
+            return found
+        nearest = self._neighbourhood.brokers(known.path[0])
+        return [each for each in found if each.broker in nearest and not each.relayed]
+
+    return candidates
+
+
+def _feeds_whoever_asks(original: Any) -> Any:
+    """Take out R10 between cells."""
+
+    def may_feed(self: Routing, pubend: PubendId, receiver: ReceiverRef) -> bool:
+        return receiver.kind is AttachKind.CELL or bool(original(self, pubend, receiver))
+
+    return may_feed
+
+
+def _asks_everybody(original: Any) -> Any:
+    """Take out R7: ask all who are reached, those nearer first."""
+
+    def candidates(self: Routing, pubend: PubendId) -> list[Candidate]:
+        found: list[Candidate] = original(self, pubend)
+        nearer = {each.broker for each in found}
+        others = [peer for peer in self._sessions.open_peers() if peer not in nearer]
+        return found + [Candidate(peer, 900 + place) for place, peer in enumerate(others)]
+
+    return candidates
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def _first_branch(original: Any) -> Any:
+    """Ask one cell beyond a cell that is down, whatever else lies beyond it."""
+
+    def sources(self: Sources, cell: CellId, current: Collection[BrokerId]) -> Iterator[BrokerId]:
+        yield from [*original(self, cell, current)][:1]
+
+    return sources
+
+
+def _siblings_beyond(self: Any, shb: ShbId, edge: Edge, cell: CellId) -> bool:
+    """Take a table from beyond a cell for one from beside it (A25)."""
+    del self
+    others = [other for other in edge.cells() if other != cell]
+    here = any(shb in held.table.entries for held in edge.held_of(cell) if held.table)
+    return not here and any(
+        shb in held.table.entries for other in others for held in edge.held_of(other) if held.table
+    )
+
+
+def _legacy_is_a_sibling(original: Any) -> Any:
+    """Take an old table for one of a cell beside the receiver's (R21, last sentence but one)."""
+
+    def is_behind_a_sibling(self: Any, shb: ShbId, edge: Edge, cell: CellId) -> bool:
+        legacy = edge.legacy
+        here = any(shb in held.table.entries for held in edge.held_of(cell) if held.table)
+        old = legacy is not None and shb in legacy.entries
+        return (old and not here) or bool(original(self, shb, edge, cell))
+
+    return is_behind_a_sibling
+
+
+# --- reports -------------------------------------------------------------------------------------
+
+
+def _speaks_for_the_missing(original: Any) -> Any:
+    """Report what others need no more for a host that has not spoken for a while."""
+
+    def tick(self: Any) -> None:
+        now, late = self._context.now, us(ms=2 * self._context.parameters.ack_ms)
+        for heard in self._heard.values():
+            highest = max(each.tick for each in heard.values())
+            for shb, each in heard.items():
+                if now - each.at > late:
+                    heard[shb] = each._replace(tick=highest, at=now)
+        original(self)
+
+    return tick
+
+
+# --- relays --------------------------------------------------------------------------------------
+
+
+def _answers_in_place(original: Any) -> Any:
+    """Let a relay feed who asks another through it."""
+
+    def forward(self: Any, message: Relayed) -> None:
+        inner = message.inner
+        if 0 < message.index < len(message.path) - 1 and isinstance(inner, Packet):
+            asked = [each for each in inner.messages if isinstance(each, Attach)]
+            for each in asked:
+                self._sessions._listener.received(message.path[0], each)  # noqa: SLF001
+            rest = tuple(each for each in inner.messages if each not in asked)
+            message = msgspec.structs.replace(
+                message, inner=msgspec.structs.replace(inner, messages=rest)
+            )
+        original(self, message)
+
+    return forward
+
+
+def _takes_every_relayed_session(original: Any) -> Any:
+    def packet(self: Session, packet: Packet) -> None:
+        if self.route and self.theirs is not None and self.state is State.OPEN:
+            self._expected = packet.sequence
+            packet = msgspec.structs.replace(packet, sender=self.theirs, receiver=self.mine)
+        original(self, packet)
+
+    return packet
+
+
+def _passes_over_relayed_holes(original: Any) -> Any:
+    def packet(self: Session, packet: Packet) -> None:
+        if self.route:
+            self._expected = packet.sequence
+        original(self, packet)
+
+    return packet
+
+
+def _stays_on_its_way(original: Any) -> Any:
+    """Drop what comes over relays from a peer that is still talked to over its link."""
+
+    def brought(self: Any, session: Session, message: Any) -> None:
+        held = self._peers[session.peer]
+        if held.active is session or session is held.direct:
+            original(self, session, message)
+
+    return brought
+
+
+def _nothing(original: Any) -> Any:
+    del original
+    return lambda *_, **__: None
+
+
+def _replaced(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    return lambda _: function
+
+
+DETOURS: Final = (
+    Plant(
+        "no bypass",
+        "a cell that is down cuts off all that lies beyond it (R7)",
+        ((Routing, "candidates", _only_the_next_cell),),
+    ),
+    Plant(
+        "no relays",
+        "who has no link to a peer does not talk to it (R3)",
+        ((Relays, "seek", _nothing),),
+    ),
+    Plant(
+        "a feeder that is not nearer",
+        "routers ask everybody they reach, and feed everybody who asks (R7, R10, A2, A18)",
+        (
+            (Routing, "candidates", _asks_everybody),
+            (Routing, "may_feed", _feeds_whoever_asks),
+        ),
+    ),
+    Plant(
+        "a relay answers",
+        "who asks a feeder through a relay is fed by the relay (R3, A2)",
+        (
+            (Relays, "_forward", _answers_in_place),
+            (Routing, "may_feed", _feeds_whoever_asks),
+        ),
+    ),
+    Plant(
+        "a branch is forgotten",
+        "beyond a cell that is down one branch is asked for its tables (R20)",
+        (
+            (Sources, "_of", _first_branch),
+            (Sources, "set_fed", _nothing),
+        ),
+    ),
+    Plant(
+        "place from beyond",
+        "a table from beyond a cell shows that a host is not behind that cell (R23, A25)",
+        ((Chooser, "_is_behind_a_sibling", _replaced(_siblings_beyond)),),
+    ),
+    Plant(
+        "legacy as sibling",
+        "an old table shows that a host is behind another cell (R21, R23)",
+        ((Chooser, "_is_behind_a_sibling", _legacy_is_a_sibling),),
+    ),
+    Plant(
+        "reports for the missing",
+        "a host that is not heard is said to need no more than the others (R52, A12)",
+        ((Reports, "_tick", _speaks_for_the_missing),),
+    ),
+    Plant(
+        "dead sessions speak over relays",
+        "a packet of an older session over relays is taken for one of the present (R3, I12)",
+        ((Session, "_packet", _takes_every_relayed_session),),
+    ),
+    Plant(
+        "holes in a relayed session",
+        "a packet that a relay has lost is not missed (R3)",
+        ((Session, "_packet", _passes_over_relayed_holes),),
+    ),
+    Plant(
+        "stays on a link that is gone",
+        "what a peer says over relays is dropped while the own end of the link looks alive (R2)",
+        ((Sessions, "brought", _stays_on_its_way),),
+    ),
+)
+"""Each is to be caught within 1,000 seeds."""
+
+ONLY_DIRECTED: Final[dict[str, str]] = {
+    "receivers are no sources": (
+        "tests/scenarios/test_island_runs.py::test_if_receivers_were_no_sources_it_could_not_start"
+    ),
+    "one branch is asked, but receivers are sources": (
+        "tests/broker/test_sources.py::"
+        "test_in_place_of_a_cell_that_is_down_each_cell_beyond_it_is_asked"
+    ),
+    "a broken hop is not told": (
+        "tests/overlay/test_relays.py::"
+        "test_a_relay_that_has_lost_its_next_hop_says_so_and_the_session_ends_at_once"
+    ),
+    "probes go in circles": (
+        "tests/overlay/test_relays.py::test_a_probe_that_went_in_a_circle_or_names_another_way_ends"
+    ),
+    "ranks inside of a class are forgotten": (
+        "tests/scenarios/test_bundle_runs.py::"
+        "test_without_ranks_inside_of_a_class_load_does_not_return"
+    ),
+}
+"""Rules without which a run still converges, only later or at a greater cost, and who shows them."""

@@ -1,0 +1,52 @@
+"""The WAL: copied back to the database now and then, and cut if readers have let it grow.
+
+SQLite would copy it back inside the commit that makes it long enough, and whoever waits for that
+commit would wait for the copying too. So it is done here, after the commit was reported.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from gapless.storage.schema import copy_wal, cut_wal, wal_path
+
+__all__ = ["WAL_BYTES_MAX", "Wal"]
+
+WAL_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of the WAL from which on fetches are held up so that it can be cut."""
+
+_COPY_COMMITS = 256
+_COPY_BYTES = 4 * 1024 * 1024
+"""After how many commits or bytes it is copied back: at about a thousand pages, of which the
+smallest commit writes four."""
+
+
+class Wal:
+    """Knows about how much went into the WAL since it was last copied back."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = wal_path(directory)
+        self._commits = self._bytes = 0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to look after it."""
+        return self._commits >= _COPY_COMMITS or self._bytes >= _COPY_BYTES
+
+    def grew(self, size: int) -> None:
+        """Note a commit of so many bytes."""
+        self._commits += 1
+        self._bytes += size
+
+    def tend(self, writer: sqlite3.Connection, reading: threading.Lock) -> None:
+        """Copy it back; if it is large all the same, cut it, while nobody is ``reading``."""
+        self._commits = self._bytes = 0
+        with suppress(sqlite3.Error):  # nothing is lost: it is tried again, and a write says more
+            copy_wal(writer)
+        if self._path.stat().st_size > WAL_BYTES_MAX:
+            with reading:
+                cut_wal(writer)

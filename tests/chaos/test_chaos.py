@@ -1,0 +1,95 @@
+"""A minute of chaos with real processes: everything is owed, and everything comes, once and in order."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gapless.chaos.namespaces import why_not
+from gapless.cli.main import EXIT_WRONG_INPUT
+from tests.cli.overlays import environment, gapless
+
+LONGEST_S = 600.0
+"""More than it takes on a computer with many neighbours; a run that needs longer hangs."""
+
+FAULTY = ("lost", "duplicates", "out_of_order", "spurious", "gaps")
+
+KINDS = {
+    *("crash", "freeze", "one-way cut", "cut link", "flapping link"),
+    *("lost cell", "island", "2 cells in a row"),
+}
+
+
+def chaos(*options: str) -> tuple[int, Any, str]:
+    """Run the command to its end; return its exit code, its verdict, and what it said beside."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "gapless", "chaos", "--json", *options],
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+        env=environment(),
+    )
+    return ran.returncode, json.loads(ran.stdout) if ran.stdout else None, ran.stderr
+
+
+def check(code: int, verdict: Any, said: str) -> None:
+    """See that nothing is wrong, and that there was something that could have been."""
+    assert verdict is not None, said
+    total = verdict["audit"]["total"]
+    assert {name: total[name] for name in FAULTY} == dict.fromkeys(FAULTY, 0), verdict["audit"]
+    assert verdict["stuck"] == []
+    assert verdict["clean"]
+    assert code == 0
+    assert total["owed"] > 500
+    assert {row["watcher"] for row in verdict["audit"]["rows"]} == {
+        *("tape", "abroad", "roamer", "desk", "ledger")
+    }
+
+
+@pytest.mark.slow
+def test_a_minute_of_every_fault_between_network_namespaces_is_clean() -> None:
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(f"network namespaces are not allowed here: {reason}")
+    code, verdict, said = chaos("--minutes", "1", "--seed", "5", "--network", "namespaces")
+    check(code, verdict, said)
+    assert verdict["network"] == "namespaces"
+    assert {row["kind"] for row in verdict["fail_over"]} >= KINDS
+
+
+@pytest.mark.slow
+def test_chaos_between_proxies_is_clean_too(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    code, verdict, said = chaos(
+        *("--minutes", "0.25", "--topology", "line:3x2", "--delta", "1", "--seed", "2"),
+        *("--network", "proxies", "--data", str(data)),
+    )
+    check(code, verdict, said)
+    assert verdict["network"] == "proxies"
+    assert (data / "records/tape.delivered").stat().st_size > 0
+
+
+def test_without_namespaces_the_command_says_why_and_what_to_do(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "gapless", "chaos", "--network", "namespaces"],
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+        env={**environment(), "PATH": str(tmp_path)},  # there is no unshare
+    )
+    assert ran.returncode == EXIT_WRONG_INPUT
+    assert "network namespaces are not allowed here" in ran.stderr
+    assert "--network proxies" in ran.stderr
+
+
+def test_a_tree_that_is_none_is_said_before_anything_is_started() -> None:
+    ran = gapless("chaos", "--network", "proxies", "--topology", "ring:3")
+    assert ran.returncode == EXIT_WRONG_INPUT
+    assert "'ring:3' is no overlay" in ran.stderr

@@ -1,0 +1,161 @@
+"""Clients that know several brokers, and go on when one of them dies: real processes, kill -9.
+
+A subscription that is not durable goes on at another broker from its position. A publisher stays with the
+broker of its pubend, whose memory of sequences makes a repeated batch no duplicate: it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+import gapless
+from gapless.client import Publisher
+from gapless.errors import DeadlineError
+from gapless.messages.operating import ListPubends
+from gapless.testing import Overlay as Brokers
+from tests.cli.overlays import Overlay, overlay
+from tests.client.running import soon, story
+
+QUICK = gapless.Backoff(first_s=0.01, longest_s=0.1)
+
+
+def addresses(brokers: Overlay, *names: str) -> list[str]:
+    """Return where some brokers are, in this order."""
+    urls = {each["name"]: each["url"] for each in brokers.brokers}
+    return [urls[name] for name in names]
+
+
+def kill(brokers: Overlay, name: str) -> None:
+    """Kill a broker of an overlay."""
+    brokers.kill([each["name"] for each in brokers.brokers].index(name))
+
+
+@asynccontextmanager
+async def publishing(publisher: Publisher, *, count: int) -> AsyncIterator[None]:
+    """Publish numbers, one after the other, meanwhile."""
+
+    async def publish() -> None:
+        for number in range(count):
+            await publisher.publish({"n": number}, deadline=60)
+            await asyncio.sleep(0.002)
+
+    task = asyncio.create_task(publish())
+    yield
+    await task
+
+
+@story
+async def test_a_subscription_goes_on_at_another_broker_without_loss_or_repetition() -> None:
+    with overlay(topology="line:2x2") as brokers:
+        async with (
+            gapless.connect(addresses(brokers, "b1a"), backoff=QUICK) as near,
+            near.publisher("quotes") as publisher,
+            gapless.connect(addresses(brokers, "b2a", "b2b", "b1b"), backoff=QUICK) as far,
+            far.subscribe("n >= 0", start="earliest") as events,
+            publishing(publisher, count=400),
+        ):
+            seen = []
+            async for event in events:
+                seen.append(event.attributes["n"])
+                if len(seen) == 100:
+                    assert far.broker == "b2a"
+                    kill(brokers, "b2a")
+                if len(seen) == 400:
+                    break
+        assert seen == [*range(400)]
+
+
+@story
+async def test_it_goes_on_through_the_loss_of_a_whole_cell() -> None:
+    with overlay("--no-restart", topology="line:3x2") as brokers:
+        async with (
+            gapless.connect(addresses(brokers, "b1a"), backoff=QUICK) as near,
+            near.publisher("quotes") as publisher,
+            gapless.connect(addresses(brokers, "b3a", "b3b"), backoff=QUICK) as far,
+            far.subscribe("n >= 0", start="earliest") as events,
+            publishing(publisher, count=300),
+        ):
+            seen = []
+            async for event in events:
+                seen.append(event.attributes["n"])
+                if len(seen) == 100:
+                    for name in ("b2a", "b2b", "b3a"):  # the cell between, and its own broker
+                        kill(brokers, name)
+                if len(seen) == 300:
+                    break
+            assert far.broker == "b3b"
+        assert seen == [*range(300)]
+
+
+@story
+async def test_a_publisher_waits_for_the_broker_of_its_pubend_and_doubles_nothing() -> None:
+    with overlay(topology="line:2x2") as brokers:
+        async with (
+            gapless.connect(addresses(brokers, "b1a", "b1b"), backoff=QUICK) as near,
+            near.publisher("quotes") as publisher,
+            gapless.connect(addresses(brokers, "b2a", "b2b"), backoff=QUICK) as far,
+            far.subscribe("n >= 0", start="earliest") as events,
+            publishing(publisher, count=300),
+        ):
+            seen = []
+            async for event in events:
+                seen.append(event.attributes["n"])
+                if len(seen) == 100:
+                    kill(brokers, "b1a")
+                if len(seen) == 300:
+                    break
+            shown = await far.request(ListPubends(0), changes=False)
+            homes = [(str(each.pubend), each.broker) for each in shown.entries]
+        assert seen == [*range(300)]
+        assert homes == [("quotes", "b1a")], "it was not made again elsewhere"
+
+
+@story
+async def test_a_publisher_that_opens_while_the_broker_of_its_pubend_is_down_waits_for_it() -> None:
+    async with Brokers("line:1x2") as brokers:
+        async with (
+            gapless.connect(brokers.url("b1a")) as session,
+            session.publisher("quotes") as at,
+        ):
+            await at.publish({"n": 1})
+            await soon(lambda: bool(brokers.node("b1b").broker.announcements.pubends()))
+        await brokers.kill("b1a")
+        async with gapless.connect(brokers.url("b1a", "b1b"), backoff=QUICK) as session:
+            with pytest.raises(DeadlineError, match="b1a has it, and cannot be reached"):
+                async with session.publisher("quotes", deadline=0.2):
+                    pass
+            opening = asyncio.create_task(session.publisher("quotes").__aenter__())
+            await asyncio.sleep(0.05)
+            assert not opening.done()
+            await brokers.restart("b1a")
+            publisher = await opening
+            await publisher.publish({"n": 2})
+            await publisher.close()
+            numbers = [event.attributes["n"] async for event in session.read("quotes")]
+        assert numbers == [1, 2]
+
+
+@story
+async def test_a_subscriber_can_ask_which_streams_are_cut_off_and_why() -> None:
+    async with Brokers("line:2", on_disk=False) as brokers:
+        async with (
+            gapless.connect(brokers.url("b1")) as near,
+            near.publisher("quotes") as publisher,
+            gapless.connect(brokers.url("b2")) as far,
+            far.subscribe("n >= 0", start="earliest") as events,
+        ):
+            await publisher.publish({"n": 1})
+            await events.get()
+            assert await events.ask_waiting() == {}
+            await brokers.kill("b1")
+            waiting: dict[str, str] = {}
+            while not waiting:
+                waiting = await events.ask_waiting()
+            assert "no broker on the way to this pubend can be reached" in waiting["quotes"]
+            assert "b2/1: cells c1" in waiting["quotes"]
+            with pytest.raises(DeadlineError):
+                await publisher.publish({"n": 2}, deadline=0.05)

@@ -1,0 +1,207 @@
+"""Forced moves: a durable subscription goes on where its client is, and its old home lets it go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gapless.core.ids import BrokerId
+from gapless.messages.clients import (
+    Begin,
+    BeginKind,
+    Cause,
+    Delivery,
+    Ended,
+    Home,
+    Refused,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+from gapless.messages.records import HoldRecord
+from tests.broker.desk import Asker, Desk, P
+from tests.scenarios.brokers import Publisher
+
+
+def stage() -> tuple[Desk, Publisher, Asker, Subscribed]:
+    """Return the line p - a - b with a pubend at p, and a client whose subscription lives at a."""
+    world = Desk("p-a-b", delta=1, retention_s=0)
+    ann = world.publisher("p")
+    world.run(s=1)
+    client = Asker(world, "a", "desk")
+    answer = client.subscribe("TRUE", durable=True)
+    assert isinstance(answer, Subscribed)
+    return world, ann, client, answer
+
+
+def come(
+    client: Asker, broker: BrokerId, home: Home | None, after: int, wanted: str = "TRUE"
+) -> Any:
+    """Let a client come to a broker with its token and position; return the answer."""
+    client.connect(broker)
+    begin = Begin(BeginKind.POSITION, ((P, after),))
+    call = Subscribe(client.number(), "desk", wanted, True, begin, credit=1_000, home=home)
+    return client.call(call, s=5)
+
+
+def payloads(client: Asker) -> list[str]:
+    """Return the labels of the events that a client was given."""
+    return [
+        publication.payload.decode()
+        for notice in client.of_kind(Delivery)
+        for _, publication in notice.events
+    ]
+
+
+def homes_of(world: Desk, *brokers: BrokerId) -> list[BrokerId]:
+    """Return at which of the brokers the subscription is."""
+    return [name for name in brokers if "desk" in world[name].host.subscriptions]
+
+
+def test_a_client_whose_broker_is_dead_goes_on_at_another_from_its_position() -> None:
+    # MV-13: nothing lost, nothing twice, and what was published meanwhile comes from the log
+    world, ann, client, answer = stage()
+    seen = ann.publish("e1")
+    world.run(s=1)
+    world.crash("a")
+    ann.publish("e2")
+    moved = come(client, "b", answer.home, seen)
+    assert isinstance(moved, Subscribed)
+    assert moved.home is not None
+    assert answer.home is not None
+    assert (moved.home.birth, moved.home.epoch) == (answer.home.birth, 1)
+    ann.publish("e3")
+    world.run(s=2)
+    assert payloads(client)[-2:] == ["e2", "e3"]
+    assert payloads(client).count("e1") == 1
+
+
+def test_the_old_home_lets_a_subscription_go_when_it_is_back() -> None:
+    # MV-14: it hears of it when it comes back, and its log is not kept for nobody
+    world, ann, client, answer = stage()
+    seen = ann.publish("e1")
+    world.run(s=1)
+    world.crash("a")
+    come(client, "b", answer.home, seen)
+    world.run(s=2)
+    world.start("a")
+    world.run(s=5)
+    assert homes_of(world, "a", "b") == ["b"]
+    assert world["a"].marks["subscription moved away"] == 1
+
+
+def test_the_old_home_keeps_the_log_until_the_new_one_does() -> None:
+    # run 20: the new home says that it is one only when the log is held for it
+    world, ann, client, answer = stage()
+    seen = ann.publish("e1")
+    world.run(s=1)
+    client.leave()
+    lost = world.lose(lambda *_: True)
+    client.connect("b")
+    begin = Begin(BeginKind.POSITION, ((P, seen),))
+    call = Subscribe(client.number(), "desk", "TRUE", True, begin, credit=9, home=answer.home)
+    client.ask(call)
+    world.run(s=1)
+    assert homes_of(world, "a", "b") == ["a", "b"], "nobody has heard of anything"
+    lost.end()
+    world.run(s=5)
+    assert homes_of(world, "a", "b") == ["b"]
+
+
+def test_a_token_of_before_a_move_is_refused_with_the_new_home() -> None:
+    # MV-16
+    world, ann, client, answer = stage()
+    seen = ann.publish("e1")
+    world.run(s=1)
+    client.leave()
+    moved = come(client, "b", answer.home, seen)
+    world.run(s=2)
+    late = Asker(world, "a", "late")
+    refused = come(late, "a", answer.home, seen)
+    assert isinstance(refused, Refused)
+    assert (refused.cause, refused.broker, refused.home) == (Cause.ELSEWHERE, "b", moved.home)
+
+
+def test_who_is_still_at_the_old_home_is_told_where_the_subscription_went() -> None:
+    world, ann, client, answer = stage()
+    seen = ann.publish("e1")
+    world.run(s=1)
+    other = Asker(world, "b", "other")
+    come(other, "b", answer.home, seen)
+    world.run(s=2)
+    (ended,) = client.of_kind(Ended)
+    assert ended.cause is Cause.ELSEWHERE
+    assert ended.home == Home(answer.home.birth, 1, "b") if answer.home else False
+
+
+def test_a_subscription_can_move_back() -> None:
+    world, ann, client, answer = stage()
+    seen = ann.publish("e1")
+    world.run(s=1)
+    world.crash("a")
+    moved = come(client, "b", answer.home, seen)
+    world.run(s=2)
+    world.start("a")
+    world.run(s=3)
+    world.crash("b")
+    seen = ann.publish("e2")
+    back = come(client, "a", moved.home, seen - 1)
+    assert back.home.epoch == 2
+    world.run(s=2)
+    assert payloads(client)[-1] == "e2"
+    world.start("b")
+    world.run(s=5)
+    assert homes_of(world, "a", "b") == ["a"]
+
+
+def test_another_subscription_of_the_same_name_is_not_shared() -> None:
+    world, _, client, answer = stage()
+    other = Asker(world, "b", "other")
+    assert isinstance(other.subscribe("TRUE", "desk", durable=True), Subscribed)
+    other.leave()
+    refused = come(client, "b", answer.home, 1)
+    assert isinstance(refused, Refused)
+    assert "another subscription" in refused.reason
+    world.run(s=2)
+    assert homes_of(world, "a", "b") == ["a", "b"]
+
+
+def test_a_home_is_remembered_over_a_crash_and_said_again() -> None:
+    world, ann, client, answer = stage()
+    seen = ann.publish("e1")
+    world.run(s=1)
+    world.crash("a")
+    come(client, "b", answer.home, seen)
+    world.run(s=1)
+    world.crash("b")
+    world.start("b")
+    world.run(s=2)
+    world.start("a")
+    world.run(s=5)
+    assert homes_of(world, "a", "b") == ["b"]
+
+
+def test_a_subscription_that_is_ended_where_it_moved_is_ended_where_it_was() -> None:
+    world, ann, client, answer = stage()
+    seen = ann.publish("e1")
+    world.run(s=1)
+    world.crash("a")
+    come(client, "b", answer.home, seen)
+    client.call(Unsubscribe(client.number(), "desk"))
+    world.start("a")
+    world.run(s=5)
+    assert homes_of(world, "a", "b") == []
+    records = world.nodes["p"].disk.records.values()
+    assert not [each for each in records if isinstance(each, HoldRecord)]
+
+
+def test_an_old_form_with_another_filter_is_not_gone_on_with() -> None:
+    # a has not heard that the client moved and changed its filter elsewhere
+    _, ann, client, answer = stage()
+    seen = ann.publish("e1")
+    assert answer.home is not None
+    newer = Home(answer.home.birth, 3, "b")
+    refused = come(client, "a", newer, seen, "kind = 1")
+    assert isinstance(refused, Refused)
+    assert refused.cause is Cause.TRY_LATER
+    taken = come(client, "a", newer, seen)
+    assert taken.home == Home(answer.home.birth, 4, "a")

@@ -1,0 +1,551 @@
+"""Relays: who looks for a way around a cut link, what a relay does and what it never does (R3; PT)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.core.parameters import DEFAULTS, Parameters
+from gapless.messages.overlay import (
+    Hello,
+    Packet,
+    RelayBroken,
+    Relayed,
+    RelayProbe,
+    SessionId,
+)
+from gapless.messages.streams import RegimeWant
+from gapless.overlay import relays
+from gapless.overlay.neighbourhood import Topology
+from gapless.sim.plants import patched
+from tests.overlay.small_world import Node, SmallWorld, line
+
+NOTE = RegimeWant(("stocks", 1), 7)  # type: ignore[arg-type]
+
+STABLE_MS = DEFAULTS.prefer_stable_ms + 2 * DEFAULTS.heartbeat_ms
+DEAD_MS = DEFAULTS.session_dead_ms + 2 * DEFAULTS.heartbeat_ms
+
+
+def triangle() -> SmallWorld:
+    """a, b and c have links with each other, and a session each."""
+    world = SmallWorld(line("a", "b", "c"))
+    world.run(ms=20)
+    return world
+
+
+def square() -> SmallWorld:
+    """One cell of a, b, c and d, all with links: between two of them there are two relays."""
+    world = SmallWorld(Topology.of({"cell": ["a", "b", "c", "d"]}, ()))
+    world.run(ms=20)
+    return world
+
+
+def around() -> SmallWorld:
+    """Let a and c lose the link between them, and talk over b."""
+    world = triangle()
+    world.part("a", "c")
+    world.run(ms=2_000)
+    assert route(world, "a", "c") == route(world, "c", "a") == ("b",)
+    return world
+
+
+def route(world: SmallWorld, source: str, target: str) -> tuple[str, ...] | None:
+    """Return the relays between two brokers, None if they do not talk."""
+    sessions = world.nodes[source].sessions
+    return sessions.route(target) if sessions.is_open(target) else None
+
+
+def say(world: SmallWorld, source: str, target: str, note: Any = NOTE) -> None:
+    world.nodes[source].context.post(target, note)
+
+
+def messages(world: SmallWorld, kind: type, source: str | None = None) -> list[Any]:
+    """Return what was sent of a kind inside of sessions, by anybody or by one."""
+    return [
+        message
+        for sender, _, packet in world.sent
+        if source in {None, sender} and isinstance(packet, Packet)
+        for message in packet.messages
+        if isinstance(message, kind)
+    ]
+
+
+# --- finding a way --------------------------------------------------------------------------------
+
+
+def test_two_brokers_without_a_link_talk_over_a_third() -> None:
+    world = around()
+    say(world, "a", "c")
+    say(world, "c", "a")
+    world.run(ms=10)
+    assert world.nodes["c"].heard == [("a", NOTE)]
+    assert world.nodes["a"].heard == [("c", NOTE)]
+    assert not world.nodes["a"].sessions.is_direct("c")
+
+
+def test_while_all_links_are_good_nobody_looks_for_another_way() -> None:
+    world = triangle()
+    world.run(ms=10_000)
+    assert messages(world, RelayProbe) == []
+
+
+def test_of_two_ends_only_the_one_with_the_smaller_name_looks_for_a_way() -> None:
+    # else two equally good ways would replace each other for ever
+    world = around()
+    assert {probe.path[0] for probe in messages(world, RelayProbe)} == {"a"}
+
+
+def test_of_two_equally_good_ways_one_is_taken_and_stays() -> None:
+    world = square()
+    world.part("a", "d")
+    world.run(ms=2_000)
+    taken = route(world, "a", "d")
+    assert taken in {("b",), ("c",)}
+    assert route(world, "d", "a") == taken
+    for node in world.nodes.values():
+        node.opened.clear()
+    world.run(ms=10_000)
+    assert route(world, "a", "d") == taken
+    assert world.nodes["a"].opened == world.nodes["d"].opened == []
+
+
+def test_a_way_may_go_over_several_brokers() -> None:
+    world = square()
+    world.part("a", "d")
+    world.part("a", "c")
+    world.part("b", "d")
+    world.run(ms=3_000)
+    assert route(world, "a", "d") == ("b", "c")
+    assert route(world, "d", "a") == ("c", "b")
+    say(world, "a", "d")
+    world.run(ms=10)
+    assert world.nodes["d"].heard == [("a", NOTE)]
+
+
+@pytest.mark.parametrize(("hops", "found"), [(0, None), (1, None), (2, ("b", "c"))])
+def test_a_way_has_so_many_relays_at_most(hops: int, found: tuple[str, ...] | None) -> None:
+    world = SmallWorld(
+        Topology.of({"cell": ["a", "b", "c", "d"]}, ()), Parameters(relay_hops_max=hops)
+    )
+    world.run(ms=20)
+    for pair in (("a", "d"), ("a", "c"), ("b", "d")):
+        world.part(*pair)
+    world.run(ms=5_000)
+    assert route(world, "a", "d") == found
+
+
+def test_without_relays_nobody_asks_for_one() -> None:
+    world = SmallWorld(line("a", "b", "c"), Parameters(relay_hops_max=0))
+    world.run(ms=20)
+    world.part("a", "c")
+    world.run(ms=5_000)
+    assert messages(world, RelayProbe) == []
+    assert route(world, "a", "c") is None
+
+
+def test_who_finds_no_way_asks_less_and_less_often() -> None:
+    world = triangle()
+    for pair in (("a", "c"), ("b", "c")):
+        world.part(*pair)
+    world.run(ms=60_000)
+    asked = len(messages(world, RelayProbe, "a"))
+    assert 60_000 // DEFAULTS.retry_max_ms <= asked < 30
+
+
+def test_a_session_that_begins_anywhere_lets_everybody_look_at_once() -> None:
+    world = triangle()
+    world.part("a", "c")
+    world.part("b", "c")
+    world.run(ms=30_000)  # by now the pauses are long
+    world.join("b", "c")
+    world.run(ms=1_000)
+    assert route(world, "b", "c") == ()
+    world.part("a", "b")
+    world.join("a", "b")
+    world.run(ms=1_000)
+    assert route(world, "a", "c") == ("b",)
+
+
+# --- probes -----------------------------------------------------------------------------------------
+
+
+def probe(world: SmallWorld, at: str, *path: str, number: int = 1, target: str = "d") -> list[Any]:
+    """Let a probe come to a broker over the last of its path; return what that passes on."""
+    node = world.nodes[at]
+    node.sessions._relays.probed(path[-1], RelayProbe(target, SessionId(1, number), path))
+    posted = node.context.take_posted()
+    return [(peer, each) for peer, sent in posted for each in sent if isinstance(each, RelayProbe)]
+
+
+def test_a_probe_goes_straight_to_its_target_where_that_is_reached() -> None:
+    world = square()
+    assert probe(world, "b", "a") == [("d", RelayProbe("d", SessionId(1, 1), ("a", "b")))]
+
+
+def test_a_probe_goes_to_everybody_else_where_its_target_is_not_reached() -> None:
+    world = square()
+    world.part("b", "d")
+    assert probe(world, "b", "a") == [("c", RelayProbe("d", SessionId(1, 1), ("a", "b")))]
+
+
+def test_a_probe_is_passed_on_once() -> None:
+    world = square()
+    assert probe(world, "b", "a")
+    assert probe(world, "b", "a") == []
+    assert probe(world, "b", "a", number=2)
+    assert probe(world, "b", "a", number=1) == [], "it is an older one"
+
+
+def test_a_probe_of_a_new_life_is_news_whatever_its_number() -> None:
+    world = square()
+    assert probe(world, "b", "a", number=9)
+    node = world.nodes["b"]
+    node.sessions._relays.probed("a", RelayProbe("d", SessionId(2, 1), ("a",)))
+    assert node.context.take_posted()
+
+
+def test_a_shorter_copy_of_a_probe_that_comes_later_is_passed_on_too() -> None:
+    # the longer one may end for want of hops
+    world = square()
+    world.part("b", "d")
+    assert probe(world, "b", "a", "c") == []
+    assert probe(world, "b", "a") == [("c", RelayProbe("d", SessionId(1, 1), ("a", "b")))]
+
+
+def test_a_target_takes_the_first_copy_of_a_probe_only() -> None:
+    world = square()
+    world.part("a", "d")
+    assert probe(world, "d", "a", "b", "c") == []
+    first = world.nodes["d"].sessions._peers["a"].relayed
+    assert first is not None
+    assert first.route == ("d", "c", "b", "a")
+    probe(world, "d", "a", "b")
+    assert world.nodes["d"].sessions._peers["a"].relayed is first
+
+
+@pytest.mark.parametrize("path", [("a", "b", "c"), ("b", "c"), ()])
+def test_a_probe_that_went_in_a_circle_or_names_another_way_ends(path: tuple[str, ...]) -> None:
+    world = square()
+    node = world.nodes["b"]
+    node.sessions._relays.probed("a", RelayProbe("d", SessionId(1, 1), path))
+    assert node.context.take_posted() == []
+    assert node.context.marks["probe went in a circle"] == 1
+
+
+def test_so_many_probes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relays, "PROBES_MAX", 2)
+    world = square()
+    for target in ("x", "y", "z"):
+        probe(world, "b", "a", target=target)
+    assert len(world.nodes["b"].sessions._relays._passed) == 2
+    assert probe(world, "b", "a", target="z") == [], "the newest is remembered"
+
+
+# --- being a relay ----------------------------------------------------------------------------------
+
+
+def relayed(inner: Any, *path: str, index: int) -> Relayed:
+    return Relayed(path, index, inner)
+
+
+def pass_on(node: Node, peer: str, message: Relayed) -> list[tuple[str, Any]]:
+    """Let a relayed packet come; return what is sent then."""
+    node.context.take_posted()
+    node.sessions._relays.received(peer, message)
+    return [(to, each) for to, sent in node.context.take_posted() for each in sent]
+
+
+def test_a_relay_passes_on_what_it_cannot_read() -> None:
+    world = triangle()
+    message = relayed(b"anything", "a", "b", "c", index=1)
+    passed = pass_on(world.nodes["b"], "a", message)
+    assert passed == [("c", relayed(b"anything", "a", "b", "c", index=2))]
+
+
+def test_a_relay_keeps_nothing_of_the_sessions_that_go_over_it() -> None:
+    # A2: so it has nothing to answer from
+    world = around()
+    relay = world.nodes["b"]
+    before = (relay.opened[:], relay.closed[:])
+    for _ in range(100):
+        say(world, "a", "c")
+        world.run(ms=5)
+    assert len(world.nodes["c"].heard) == 100
+    assert (relay.opened, relay.closed) == before
+    assert relay.heard == []
+    assert [held.relayed for held in relay.sessions._peers.values()] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("path", "index"),
+    [(("a", "b", "c"), 0), (("a", "b", "c"), 3), (("a", "c"), 1), (("c", "b", "a"), 1)],
+)
+def test_what_is_not_relayed_to_here_goes_nowhere(path: tuple[str, ...], index: int) -> None:
+    world = triangle()
+    node = world.nodes["b"]
+    assert pass_on(node, "a", Relayed(path, index, b"")) == []
+    assert node.context.marks["relayed to nowhere"] == 1
+
+
+def test_a_relay_that_has_lost_its_next_hop_says_so_and_the_session_ends_at_once() -> None:
+    world = around()
+    world.cut("b", "c")
+    world.cut("c", "b")
+    world.nodes["b"].sessions.link_down("c")  # c has not noticed
+    world.nodes["a"].closed.clear()
+    say(world, "a", "c")
+    world.run(ms=10)
+    assert world.nodes["a"].context.marks["relay broke"] == 1
+    assert world.nodes["a"].closed == ["c"]
+    assert route(world, "a", "c") is None
+
+
+def test_a_relay_whose_next_hop_is_full_passes_on_nothing_and_says_so() -> None:
+    # what waits there would grow without an end: the ends of a session know how to wait, relays not
+    world = around()
+    world.nodes["b"].sessions.link_full("c")
+    assert pass_on(world.nodes["b"], "a", relayed(b"", "a", "b", "c", index=1)) == [
+        ("a", relayed(RelayBroken(("a", "b", "c")), "b", "a", index=1))
+    ]
+    world.nodes["b"].sessions.link_free("c")
+    assert pass_on(world.nodes["b"], "a", relayed(b"", "a", "b", "c", index=1))
+
+
+def test_when_the_way_back_is_lost_too_nobody_is_told() -> None:
+    world = around()
+    relay = world.nodes["b"]
+    relay.sessions.link_down("c")
+    relay.sessions.link_down("a")
+    assert pass_on(relay, "a", relayed(b"", "a", "b", "c", index=1)) == []
+    assert pass_on(relay, "c", relayed(RelayBroken(("a",)), "c", "b", "a", index=1)) == []
+
+
+# --- the ends -----------------------------------------------------------------------------------------
+
+
+def test_a_way_whose_first_hop_is_gone_ends_with_it() -> None:
+    world = around()
+    world.part("a", "b")
+    assert route(world, "a", "c") is None
+    assert world.nodes["a"].closed[-2:] == ["b", "c"]
+
+
+def test_when_a_way_breaks_another_is_found() -> None:
+    world = square()
+    world.part("a", "d")
+    world.run(ms=2_000)
+    first = route(world, "a", "d")
+    assert first is not None
+    world.part("a", *first)
+    world.run(ms=2_000)
+    second = route(world, "a", "d")
+    assert second
+    assert second != first
+    assert route(world, "d", "a") == second[::-1]
+
+
+def test_a_gap_ends_a_session_over_relays_too() -> None:
+    # R3: nothing is skipped in the middle
+    world = around()
+    relay = world.nodes["b"].sessions._relays
+    with patched(relay, "_forward", lambda _: None):  # what comes is lost
+        say(world, "a", "c")
+        world.run(ms=10)
+    say(world, "a", "c")
+    world.run(ms=5)
+    assert world.nodes["c"].heard == []
+    assert world.nodes["c"].context.marks["gap in a session"] == 1
+    assert route(world, "c", "a") is None
+    world.run(ms=3_000)
+    assert route(world, "c", "a") == ("b",), "a new one is found"
+
+
+def test_what_still_comes_over_a_session_that_has_ended_changes_nothing() -> None:
+    world = around()
+    c = world.nodes["c"]
+    session = c.sessions._peers["a"].relayed
+    assert session is not None
+    assert session.theirs is not None
+    session.end()
+    c.sessions.arrived(session.route, Packet(session.theirs, session.mine, 99, (NOTE,)))
+    assert c.heard == []
+    assert c.context.marks["packet of another session"] == 1
+
+
+def test_an_end_that_was_restarted_is_greeted_anew_over_the_relay() -> None:
+    world = around()
+    world.cut("a", "c")
+    world.cut("c", "a")
+    world.start("c", "c", life=2)
+    world.nodes["c"].sessions.link_down("a")
+    world.run(ms=3_000)
+    assert world.nodes["a"].sessions.life_of("c") == 2
+    say(world, "a", "c")
+    world.run(ms=10)
+    assert world.nodes["c"].heard == [("a", NOTE)]
+
+
+def test_packets_of_an_older_session_over_the_same_way_change_nothing() -> None:
+    # I12 holds over relays as well
+    world = around()
+    relayed_once = world.nodes["a"].sessions._peers["c"].relayed
+    assert relayed_once is not None
+    old = Packet(relayed_once.mine, relayed_once.theirs or relayed_once.mine, 99, (NOTE,))
+    world.nodes["a"].sessions.end_relayed("c")
+    world.run(ms=3_000)
+    c = world.nodes["c"]
+    assert c.sessions.is_open("a")
+    c.sessions.arrived(("c", "b", "a"), old)
+    assert c.heard == []
+    assert c.context.marks["packet of another session"] == 1
+
+
+def test_packets_by_a_way_that_is_not_taken_change_nothing() -> None:
+    world = square()
+    world.part("a", "d")
+    world.run(ms=2_000)
+    d = world.nodes["d"]
+    other = ("d", "c", "a") if route(world, "d", "a") == ("b",) else ("d", "b", "a")
+    d.sessions.arrived(other, Hello("a", "cell", SessionId(9, 9), None, 1, 0))
+    assert d.context.marks["relayed by no way of ours"] == 1
+    assert d.sessions.life_of("a") == 1
+
+
+def test_nobody_begins_a_session_over_relays_with_a_stranger() -> None:
+    world = triangle()
+    a = world.nodes["a"]
+    a.sessions.arrived(("a", "b", "x"), Hello("x", "x", SessionId(1, 1), None, 1, 0))
+    a.sessions.begin_relayed(("a", "b", "x"))
+    assert a.context.marks["relayed from a stranger"] == 2
+
+
+def test_a_way_that_does_not_come_about_is_given_up_and_looked_for_again() -> None:
+    world = triangle()
+    world.part("a", "c")
+    world.nodes["c"].sessions.begin_relayed(("c", "b", "a"))
+    world.cut("c", "b")  # nothing of it arrives
+    world.run(ms=DEAD_MS)
+    world.heal("c", "b")
+    world.run(ms=5_000)
+    assert route(world, "a", "c") == route(world, "c", "a") == ("b",)
+
+
+def test_a_broker_that_leaves_the_neighbourhood_is_talked_to_over_relays_no_more() -> None:
+    world = around()
+    a = world.nodes["a"]
+    a.sessions.reshape(line("a", "b").neighbourhood("a", reach=2, version=2))
+    assert a.closed[-1] == "c"
+    assert a.sessions.open_peers() == ["b"]
+
+
+@pytest.mark.parametrize(("source", "target"), [("a", "c"), ("c", "a")])
+def test_a_link_cut_in_one_direction_is_gone_around_in_both(source: str, target: str) -> None:
+    # A28: one end hears the other well, and yet they talk over the relay
+    world = triangle()
+    world.cut(source, target)
+    world.run(ms=DEAD_MS + 2_000)
+    assert route(world, "a", "c") == route(world, "c", "a") == ("b",)
+    for one, other in (("a", "c"), ("c", "a")):
+        say(world, one, other)
+    world.run(ms=10)
+    assert world.nodes["c"].heard == [("a", NOTE)]
+    assert world.nodes["a"].heard == [("c", NOTE)]
+
+
+# --- a link that comes back -------------------------------------------------------------------------
+
+
+def test_a_link_that_comes_back_is_taken_after_it_has_been_good_for_a_while() -> None:
+    world = around()
+    world.join("a", "c")
+    world.run(ms=DEFAULTS.prefer_stable_ms - DEFAULTS.heartbeat_ms)
+    assert route(world, "a", "c") == ("b",)
+    world.run(ms=1_000)
+    assert route(world, "a", "c") == route(world, "c", "a") == ()
+    world.sent.clear()
+    world.run(ms=2_000)
+    assert messages(world, Relayed) == []
+
+
+def test_the_other_end_follows_with_the_first_message_over_the_link() -> None:
+    world = around()
+    world.join("a", "c")
+    world.run(ms=1_000)
+    a, c = world.nodes["a"], world.nodes["c"]
+    a.sessions._activate(a.sessions._peers["c"], a.sessions._peers["c"].direct)
+    assert c.sessions.route("a") == ("b",)
+    say(world, "a", "c")
+    world.run(ms=5)
+    assert c.sessions.is_direct("a")
+    assert c.heard == [("a", NOTE)]
+    assert c.opened[-1] == c.closed[-1] == "a", "to the rooms it is an end and a beginning"
+    say(world, "c", "a")
+    world.run(ms=5)
+    assert a.heard == [("c", NOTE)]
+
+
+def test_what_still_comes_by_the_way_that_was_left_is_dropped() -> None:
+    world = around()
+    world.join("a", "c")
+    world.run(ms=1_000)
+    a = world.nodes["a"]
+    a.sessions._activate(a.sessions._peers["c"], a.sessions._peers["c"].direct)
+    say(world, "c", "a")
+    world.run(ms=10)
+    assert a.heard == []
+    assert a.context.marks["relayed by no way of ours"] > 0
+    world.run(ms=STABLE_MS)
+    assert route(world, "c", "a") == ()
+
+
+def test_a_link_that_flaps_does_not_tear_down_what_goes_well_around_it() -> None:
+    world = around()
+    for node in world.nodes.values():
+        node.closed.clear()
+    for _ in range(5):
+        world.join("a", "c")
+        world.run(ms=DEFAULTS.prefer_stable_ms // 2)
+        world.part("a", "c")
+        world.run(ms=300)
+    assert world.nodes["a"].closed == world.nodes["c"].closed == []
+    assert route(world, "a", "c") == ("b",)
+
+
+def test_when_the_relay_goes_a_link_that_is_back_is_taken_at_once() -> None:
+    world = around()
+    world.join("a", "c")
+    world.run(ms=1_000)
+    world.part("a", "b")
+    assert route(world, "a", "c") == ()
+    world.run(ms=DEAD_MS)
+    assert route(world, "c", "a") == ()
+
+
+def test_of_tables_only_the_way_that_is_taken_speaks() -> None:
+    # R19: what a link says of tables while nobody talks over it would look like tables never sent
+    world = around()
+    world.join("a", "c")
+    world.run(ms=500)
+    c, heard = world.nodes["c"], list[Any]()
+    vars(c)["tables_heard"] = lambda peer, states: heard.append((peer, states))
+    world.run(ms=1_000)
+    assert c.sessions._peers["a"].direct.is_open
+    assert heard.count(("a", ())) == 1_000 // DEFAULTS.heartbeat_ms
+
+
+def test_an_end_that_has_not_noticed_that_its_link_is_gone_follows_the_other_over_the_relay() -> (
+    None
+):
+    # what the other end said when its session began must not be lost: it will not say it again (R2)
+    world = triangle()
+    world.cut("a", "c")
+    world.cut("c", "a")
+    world.nodes["a"].sessions.link_down("c")
+    world.wait(lambda: world.nodes["a"].sessions.is_open("c"))
+    say(world, "a", "c")
+    assert world.nodes["c"].sessions.is_direct("a"), "it believes so"
+    world.run(ms=10)
+    assert world.nodes["c"].heard == [("a", NOTE)]
+    assert route(world, "c", "a") == ("b",)
+    assert world.nodes["c"].closed == ["a"]

@@ -1,0 +1,329 @@
+"""Partial partitions: islands fed over relays, barriers that wait, brokers that hear only one side.
+
+PT III: brokers that are cut off from one side but alive are an *island*; where nothing gets through
+there is a *barrier*. A2 and A18 are runs of the rules' own list, here with relays as they really are
+(test_feed_runs.py shows what a feeder that is not nearer would do). P is a pubend at p.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.broker.sources import Sources
+from gapless.core.ids import BrokerId, PubendId
+from gapless.delivery.feed import is_leaf_number
+from gapless.messages.overlay import Packet, Relayed
+from gapless.messages.streams import Attach, Attached, Frame, Nack, Silence
+from gapless.sim.plants import patched
+from tests.scenarios.brokers import World, of
+
+P = PubendId("P")
+
+
+def inside(world: World, kind: type, source: BrokerId, target: BrokerId) -> list[Any]:
+    """Return the messages of a kind that one broker sent to another over relays."""
+    return [
+        message
+        for _, _, _, relayed in world.sent
+        if isinstance(relayed, Relayed)
+        and relayed.index == 1
+        and (relayed.path[0], relayed.path[-1]) == (source, target)
+        and isinstance(relayed.inner, Packet)
+        for message in relayed.inner.messages
+        if isinstance(message, kind)
+    ]
+
+
+def pieces(world: World, source: BrokerId, target: BrokerId) -> int:
+    """Count the messages with knowledge of a stream that went over a link."""
+    return sum(len(world.sent_over(kind, source, target)) for kind in (Frame, Silence))
+
+
+# --- A2: the island -----------------------------------------------------------------------------------
+
+
+class Island:
+    """p - a - n - {c, d}, δ = 1: a and n lose the link between them; n still reaches c and d.
+
+    c and d bypass n: they are fed by a, each filtered for itself. n's own subscriber and what attaches
+    at n need everything.
+    """
+
+    def __init__(self, *, relay_hops_max: int = 3) -> None:
+        self.world = world = World("p-a-n-c", "n-d", delta=1, relay_hops_max=relay_hops_max)
+        self.ann = world.publisher("p")
+        self.x = world.subscriber("c", "x", "kind = 'X'")
+        self.y = world.subscriber("d", "y", "kind = 'Y'")
+        self.z = world.subscriber("n", "z", "kind = 'Z'")
+        world.run(s=2)
+        world.cut("a", "n")
+        world.cut("p", "n")
+        world.run(s=4)
+        self.since = world.now
+
+    def publish(self, *kinds: str) -> None:
+        for kind in kinds:
+            self.ann.publish(f"{kind}{len(self.ann.ticks)}", kind=kind)
+        self.world.run(s=1)
+
+
+def test_a2_an_island_is_fed_over_relays_by_a_broker_that_is_nearer() -> None:
+    # PT III, DESIGN 6: "brokers inside that are alive keep being fed over relayed sessions"
+    island = Island()
+    world = island.world
+    assert world["n"].router.feeder(P) == "a"
+    assert world["n"].sessions.route("a") in {("c",), ("d",)}
+    island.publish("X", "Y", "Z")
+    assert (island.x.events, island.y.events, island.z.events) == (["X0"], ["Y1"], ["Z2"])
+
+
+def test_a2_a_relay_passes_on_what_it_is_not_sent_itself_and_keeps_nothing_of_it() -> None:
+    # R3: c knows the event for n as silence, and carries it all the same
+    island = Island()
+    world = island.world
+    island.publish("Z")
+    (relay,) = world["n"].sessions.route("a")
+    assert island.z.events == ["Z0"]
+    assert pieces(world, relay, "n") == 0, "nothing from its own cache"
+    assert inside(world, Frame, "a", "n"), "it came from a"
+    assert world.sent_over(Frame, "a", relay, island.since) == [], (
+        "which told the relay nothing of it"
+    )
+
+
+def test_a2_who_is_fed_over_relays_says_so_to_those_that_it_feeds() -> None:
+    # R7: classes (a) to (c) need a feed that did not say `relayed`
+    island = Island()
+    world = island.world
+    world.run(s=20)
+    assert world["c"].router.feeder(P) == world["d"].router.feeder(P) == "a"
+    island.publish("X", "Y", "Z")
+    assert (island.x.events, island.y.events, island.z.events) == (["X0"], ["Y1"], ["Z2"])
+
+
+def test_a2_a_subscription_made_on_the_island_starts() -> None:
+    # PT V-B: live brokers on the island hear of subscriptions, and may subscribe
+    island = Island()
+    new = island.world.subscriber("n", "new", "kind = 'N'")
+    assert island.world.wait(lambda: bool(new.starts), s=3)
+    island.publish("N")
+    assert new.events == ["N0"]
+
+
+def test_a2_an_event_that_the_island_missed_comes_from_the_log() -> None:
+    # the far side has it as silence; asked, it would have been lost
+    island = Island()
+    world = island.world
+    relays = ("c", "d")
+    lost = [world.lose(of(Relayed, source=relay, target="n")) for relay in relays]
+    island.ann.publish("missed", kind="Z")
+    world.run(ms=30)
+    for each in lost:
+        each.end()
+    world.run(s=3)
+    assert island.z.events == ["missed"]
+    assert not any(pieces(world, relay, "n") for relay in relays)
+
+
+def test_a_barrier_waits_and_catches_up_when_it_heals() -> None:
+    # R11; PT III: nothing gets through to n, which is told so and loses nothing
+    island = Island(relay_hops_max=0)
+    world = island.world
+    assert world["n"].router.feeder(P) is None
+    island.publish("X", "Y", "Z")
+    world.run(s=5)
+    assert (island.x.events, island.y.events) == (["X0"], ["Y1"]), "they bypass it"
+    assert island.z.events == []
+    assert island.z.gaps == []
+    world.heal("a", "n")
+    world.run(s=10)
+    assert island.z.events == ["Z2"]
+    assert world["n"].router.feeder(P) == "a"
+
+
+@pytest.mark.parametrize("relay_hops_max", [0, 3])
+def test_when_the_link_comes_back_it_is_taken_and_nothing_is_lost_or_repeated(
+    relay_hops_max: int,
+) -> None:
+    island = Island(relay_hops_max=relay_hops_max)
+    world = island.world
+    world.heal("a", "n")
+    world.heal("p", "n")
+    for _ in range(20):
+        island.publish("X", "Y", "Z")
+    assert world["n"].sessions.is_direct("a")
+    assert world["c"].router.feeder(P) == "n", "and c goes back to it"
+    labels = [*island.ann.ticks]
+    assert island.x.events == labels[0::3]
+    assert island.y.events == labels[1::3]
+    assert island.z.events == labels[2::3]
+
+
+# --- A18: two brokers of one cell -----------------------------------------------------------------------
+
+
+class Sideways:
+    """p - {b1, b2}: one broker of a cell loses p, or both do; b1's other link is to its peer."""
+
+    def __init__(self, *cuts: BrokerId) -> None:
+        self.world = world = World("p-b", cells={"b": ["b1", "b2"]})
+        self.ann = world.publisher("p")
+        self.x = world.subscriber("b1", "x", "TRUE")
+        self.y = world.subscriber("b2", "y", "TRUE")
+        world.run(s=2)
+        for name in cuts:
+            world.cut("p", name)
+        world.run(s=4)
+        self.since = world.now
+
+    def asked_the_peer(self, kind: type) -> int:
+        """Count what routers of the cell asked each other, by their links or over relays."""
+        pairs = (("b1", "b2"), ("b2", "b1"))
+        found = [each for pair in pairs for each in self.world.sent_over(kind, *pair)]
+        return len([each for each in found if not is_leaf_number(each.number)])
+
+
+@pytest.mark.parametrize("cut", ["b1", "b2"])
+def test_a18_a_broker_that_lost_the_upper_cell_is_fed_through_its_peer_not_by_it(cut: str) -> None:
+    # GD 3.1: "route messages towards s1 sideways via its cell neighbor"; R7 (b)
+    story = Sideways(cut)
+    (other,) = {"b1", "b2"} - {cut}
+    assert story.world[cut].sessions.route("p") == (other,)
+    assert story.asked_the_peer(Attach) == 0
+    story.ann.publish("e1")
+    story.world.run(s=1)
+    assert (story.x.events, story.y.events) == (["e1"], ["e1"])
+
+
+def test_a18_two_brokers_that_lost_the_upper_cell_do_not_feed_each_other() -> None:
+    # no way is left: they wait, nothing goes round, and all comes when one link is back
+    story = Sideways("b1", "b2")
+    world = story.world
+    story.ann.publish("e1")
+    world.run(s=4)
+    assert [world[name].router.feeder(P) for name in ("b1", "b2")] == [None, None]
+    assert story.asked_the_peer(Attach) == story.asked_the_peer(Attached) == 0
+    pairs = (("b1", "b2"), ("b2", "b1"))
+    assert min(len(world.sent_over(Nack, *pair, story.since)) for pair in pairs) == 0
+    assert story.x.events == story.y.events == []
+    world.heal("p", "b1")
+    world.run(s=8)
+    assert world["b2"].sessions.route("p") == ("b1",)
+    story.ann.publish("e2")
+    world.run(s=1)
+    assert (story.x.events, story.y.events) == (["e1", "e2"], ["e1", "e2"])
+
+
+# --- brokers that reach different sides -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hears", ["up", "down"])
+def test_brokers_that_hear_in_one_direction_only_go_around(hears: str) -> None:
+    # A28 with a way around: the link p - n carries one direction, nobody is told so
+    world = World("p-n-c", delta=1)
+    ann = world.publisher("p")
+    x = world.subscriber("c", "x", "TRUE")
+    z = world.subscriber("n", "z", "TRUE")
+    world.run(s=2)
+    world.mute(*(("n", "p") if hears == "down" else ("p", "n")))
+    for number in range(8):
+        ann.publish(f"e{number}")
+        world.run(s=1)
+    assert x.events == z.events == [f"e{number}" for number in range(8)]
+    assert world["n"].sessions.route("p") == ("c",)
+
+
+def test_two_brokers_of_a_cell_that_reach_different_sides_are_a_bridge_together() -> None:
+    # p - {n1, n2} - c: n1 has lost c, n2 has lost p; each stream finds a way over both
+    world = World("p-n-c", cells={"n": ["n1", "n2"]})
+    publishers = [world.publisher("p", f"P{number}") for number in range(6)]
+    x = world.subscriber("c", "x", "TRUE")
+    world.run(s=2)
+    world.cut("n1", "c")
+    world.cut("n2", "p")
+    world.run(s=4)
+    assert {world["c"].sessions.route(name) for name in ("n1", "n2")} == {("n2",), ()}
+    ways = {world["n2"].router.feeder(each.pubend) for each in publishers}
+    assert ways == {"p"}, "over n1, which is a relay for it and no feeder"
+    for each in publishers:
+        each.publish(each.pubend.name)
+    world.run(s=1)
+    assert sorted(x.events) == [each.pubend.name for each in publishers]
+    y = world.subscriber("c", "y", "kind = 1")
+    assert world.wait(lambda: len(y.starts) == 6, s=3), "its subscription finds the same way back"
+
+
+def test_with_three_brokers_a_way_over_two_relays_is_found() -> None:
+    # n1 is cut from p and c; c reaches n3 only, p reaches n2 only
+    world = World("p-n-c", cells={"n": ["n1", "n2", "n3"]})
+    ann = world.publisher("p")
+    x = world.subscriber("c", "x", "TRUE")
+    z = world.subscriber("n1", "z", "TRUE")
+    world.run(s=2)
+    for pair in (("p", "n1"), ("p", "n3"), ("c", "n1"), ("c", "n2")):
+        world.cut(*pair)
+    world.run(s=6)
+    ann.publish("e1")
+    world.run(s=2)
+    assert (x.events, z.events) == (["e1"], ["e1"])
+    assert len(world["c"].sessions.route("n2")) >= 1
+
+
+class LostBelow:
+    """p - a - n - c, δ = 1, no relays: c has lost n, which is well otherwise, and is fed by a.
+
+    So n cannot tell a what c wants, and a has no reason to ask beyond n.
+    """
+
+    def __init__(self) -> None:
+        self.world = world = World("p-a-n-c", delta=1, relay_hops_max=0)
+        self.ann = world.publisher("p")
+        self.x = world.subscriber("c", "x", "kind = 1")
+        world.run(s=2)
+        world.cut("n", "c")
+        world.run(s=3)
+        assert world["c"].router.feeder(P) == "a"
+        self.new = world.subscriber("c", "new", "kind = 2")
+        world.run(s=5)
+        self.started = bool(self.new.starts)
+        since = world.now
+        for kind in (1, 2, 3):
+            self.ann.publish(f"e{kind}", kind=kind)
+        world.run(s=1)
+        frames = world.sent_over(Frame, "a", "c", since)
+        self.came = [each.payload for frame in frames for each in frame.piece.publications]
+
+
+def test_who_is_fed_past_a_cell_that_it_has_lost_is_asked_what_it_wants() -> None:
+    # R20: "every receiver attached with kind cell is a source for its direction"
+    story = LostBelow()
+    assert story.started
+    assert story.came == [b"e1", b"e2"], "it is filtered for"
+    assert (story.x.events, story.new.events) == (["e1"], ["e2"])
+
+
+def test_if_receivers_were_no_sources_it_could_not_start() -> None:
+    with patched(Sources, "set_fed", lambda *_, **__: None):
+        story = LostBelow()
+    assert not story.started
+    assert (story.x.events, story.new.events) == (["e1"], []), "what had started goes on"
+
+
+def test_acknowledgements_travel_over_relays_too() -> None:
+    # else the log of an island would never be released, or released too early
+    world = World("p-b", cells={"b": ["b1", "b2"]}, retention_s=0)
+    ann = world.publisher("p")
+    x = world.subscriber("b1", "x", "TRUE", durable=True)
+    world.run(s=2)
+    world.cut("p", "b1")
+    world.run(s=4)
+    ann.publish("e1")
+    world.run(s=2)
+    assert x.events == ["e1"]
+    world.run(s=5)
+    assert world.released("p", P) < ann.ticks["e1"]
+    x.acknowledge(P, ann.ticks["e1"])
+    world.run(s=8)
+    assert world.released("p", P) >= ann.ticks["e1"]

@@ -1,0 +1,147 @@
+"""A Spark cluster of this computer's own: a master, two workers with a core each, and a driver.
+
+Master and workers are started from the PySpark distribution with the Java that our sessions use. The
+workers have addresses of their own, as Spark runs no second copy of a task on the host of the first. The
+driver is a process too: this one has a session already, and a process has one at most. It is asked for jobs
+(:mod:`tests.spark.cluster_jobs`) by lines of JSON, so that all tests share it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final, Self
+
+import pyspark
+
+from gapless.spark.java import find_java
+from tests.spark.cluster_jobs import ANSWER, PATIENCE_S
+from tests.spark.rows import until
+
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
+
+_MASTER: Final = "org.apache.spark.deploy.master.Master"
+_WORKER: Final = "org.apache.spark.deploy.worker.Worker"
+_HOSTS: Final = ("127.0.0.1", "127.0.0.2")
+_QUICK: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""A JVM that is needed for a minute should not spend it compiling."""
+
+
+class ClusterError(Exception):
+    """The cluster did not start; tests that need it are skipped with what it says."""
+
+
+class Cluster:
+    """Runs until it is closed; use it with ``with``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except (AssertionError, OSError) as error:
+            self.close()
+            raise ClusterError(f"no Spark cluster could be started here: {error}") from error
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End everything that was started, with all that it has started itself."""
+        for process in reversed(self._processes):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+        self._processes = []
+
+    # --- processes -------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._start_daemon("master", _MASTER, _HOSTS[0])
+        master = self._said("master", r"Starting Spark master at (spark://\S+)")
+        for host in _HOSTS:
+            self._start_daemon(f"worker-{host}", _WORKER, host, "--cores", "1", master)
+        for host in _HOSTS:
+            self._said(f"worker-{host}", "(Successfully registered) with master")
+        command = [sys.executable, "-m", "tests.spark.cluster_jobs", master]
+        self._driver = self._run("driver", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def _start_daemon(self, name: str, kind: str, host: str, *rest: str) -> None:
+        program = Path(pyspark.__file__).parent / "bin" / "spark-class"
+        where = ["--host", host, "--port", "0", "--webui-port", "0"]
+        self._run(name, [str(program), kind, *where, *rest], SPARK_LOCAL_IP=host)
+
+    def _run(
+        self, name: str, command: list[str], stdin: Any = None, stdout: Any = None, **more: str
+    ) -> subprocess.Popen[str]:
+        environment = {
+            **os.environ,
+            "JAVA_HOME": str(find_java().home),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+            "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+            "SPARK_LOCAL_DIRS": str(self.directory),
+            "SPARK_WORKER_DIR": str(self.directory / name),
+            **more,
+        }
+        with self._log(name).open("w") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=self.directory,
+                env=environment,
+                stdin=stdin or subprocess.DEVNULL,
+                stdout=stdout or log,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        return process
+
+    def _log(self, name: str) -> Path:
+        return self.directory / f"{name}.log"
+
+    def _said(self, name: str, pattern: str) -> str:
+        """Wait until a process has written something into its log; return the group of the pattern."""
+        process = self._processes[-1]
+        found: list[str] = []
+
+        def is_there() -> bool:
+            found[:] = re.findall(pattern, self._log(name).read_text())
+            assert found or process.poll() is None, self._log(name).read_text()[-500:]
+            return bool(found)
+
+        until(is_there, f"{name} says {pattern}", PATIENCE_S)
+        return found[0]
+
+    # --- jobs ------------------------------------------------------------------------------------
+
+    def start(self, job: str, **arguments: Any) -> None:
+        """Let the driver begin a job."""
+        assert self._driver.stdin is not None
+        print(json.dumps([job, arguments]), file=self._driver.stdin, flush=True)
+
+    def result(self) -> Any:
+        """Wait for what a job returns."""
+        assert self._driver.stdout is not None
+        for line in self._driver.stdout:
+            if line.startswith(ANSWER):
+                return json.loads(line.removeprefix(ANSWER))
+        raise AssertionError(f"the driver ended: {self._log('driver').read_text()[-2_000:]}")
+
+    def run(self, job: str, **arguments: Any) -> Any:
+        """Run a job to its end."""
+        self.start(job, **arguments)
+        return self.result()

@@ -1,0 +1,145 @@
+"""A cluster whose executors are killed, or run a task twice: every row is there, once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
+
+from gapless.client.sync import SyncSession, connect_sync
+from gapless.core.errors import UsageError
+from gapless.testing import SyncOverlay
+from tests.spark.cluster import Cluster, ClusterError
+from tests.spark.cluster_jobs import COPIES, EXECUTORS, PATIENCE_S, VICTIM
+from tests.spark.rows import until
+
+pytestmark = pytest.mark.slow
+
+EVENTS = 24_000
+"""Of a kilobyte each. Half of them are more than sockets can hold, so a task that reads them stands still
+when the one behind it does."""
+
+STUMBLE_AFTER = 3_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    try:
+        with Cluster(tmp_path_factory.mktemp("cluster")) as made:
+            assert made.run("ready") == EXECUTORS
+            yield made
+    except (ClusterError, UsageError) as error:
+        pytest.skip(str(error))
+
+
+class Story:
+    """A broker with events, and what becomes of the task that stands still."""
+
+    def __init__(self, overlay: SyncOverlay, session: SyncSession, traces: Path) -> None:
+        self.servers = overlay.url()
+        self._node = overlay._overlay.node("b1")
+        self._session = session
+        self._traces = traces
+        self.options = {
+            "servers": self.servers,
+            "pubends": "quotes,orders",
+            "columns": "n LONG",
+            "start": "earliest",
+            "partitionBytes": "1000000000",
+        }
+
+    def stumble(self, partition: int, after: int = STUMBLE_AFTER) -> list[Any]:
+        return [str(self._traces), partition, after]
+
+    def publish(self) -> None:
+        """Fill two logs, each of which becomes a partition."""
+        for place, pubend in enumerate(("quotes", "orders")):
+            numbers = range(place, EVENTS, 2)
+            with self._session.publisher(pubend) as publisher:
+                publisher.publish_many(({"n": n}, b"x" * 1_000) for n in numbers)
+
+    def kill_executor(self) -> None:
+        """Kill the process that runs the task that stands still."""
+        self.wait_for_the_middle()
+        os.kill(int((self._traces / VICTIM).read_text()), signal.SIGKILL)
+
+    def wait_for_the_middle(self) -> None:
+        """Wait until a task stands still."""
+        until((self._traces / VICTIM).exists, "a task is in the middle", PATIENCE_S)
+
+    def clients(self) -> int:
+        """How many are connected to the broker: the test is one, and everyone who reads."""
+        return len(self._node.clients)
+
+    def attempts(self) -> int:
+        """How often the partition was begun in which a task stood still."""
+        return len(list(self._traces.glob("attempt-*")))
+
+    def staged(self) -> int:
+        """How many bytes wait for a commit."""
+        return self._node.broker.stagers.staging.bytes
+
+    def written(self) -> list[Any]:
+        return [event.attributes["n"] for event in self._session.read(COPIES)]
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Iterator[Story]:
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    with SyncOverlay() as overlay, connect_sync(overlay.url()) as session:
+        yield Story(overlay, session, traces)
+
+
+def test_an_executor_that_is_killed_in_the_middle_of_a_batch_read_costs_no_row(
+    cluster: Cluster, story: Story
+) -> None:
+    story.publish()
+    cluster.start("read_batch", options=story.options, stumble=story.stumble(1))
+    story.wait_for_the_middle()
+    still_reads = "one task is through, the other one still reads"
+    until(lambda: story.clients() <= 2, still_reads, PATIENCE_S)
+    story.kill_executor()
+    assert cluster.result() == [*range(EVENTS)]
+    assert story.attempts() == 2
+
+
+def test_an_executor_that_is_killed_in_the_middle_of_a_stream_costs_no_row(
+    cluster: Cluster, story: Story, tmp_path: Path
+) -> None:
+    story.publish()
+    job = {"options": story.options, "stumble": story.stumble(0), "directory": str(tmp_path)}
+    cluster.start("read_stream", **job)
+    story.kill_executor()
+    assert cluster.result() == [*range(EVENTS)]
+    assert story.attempts() == 2
+
+
+def test_an_executor_that_is_killed_in_the_middle_of_a_write_writes_every_row_once(
+    cluster: Cluster, story: Story, tmp_path: Path
+) -> None:
+    story.publish()
+    job = {"options": story.options, "stumble": story.stumble(0), "directory": str(tmp_path)}
+    cluster.start("copy_stream", **job)
+    until(lambda: story.staged() > 0, "something is staged", PATIENCE_S)
+    story.kill_executor()
+    assert cluster.result() is None
+    assert story.attempts() == 2
+    assert sorted(story.written()) == [*range(EVENTS)]
+    assert story.staged() == 0
+
+
+def test_a_task_of_which_spark_runs_a_second_copy_writes_every_row_once(
+    cluster: Cluster, story: Story
+) -> None:
+    stumble = story.stumble(2, after=1_500)
+    assert cluster.run("write_batch", servers=story.servers, stumble=stumble, rows=8_000) is None
+    assert story.attempts() == 2, "Spark has not begun a second copy"
+    assert story.written() == [*range(8_000)]
+    assert story.staged() == 0
