@@ -151,7 +151,9 @@ def test_ctrl_c_keeps_what_is_finished_and_says_so(
 ) -> None:
     monkeypatch.setattr("gapless.lab.running.one_by_one", Interrupted(2))
     assert run("pt-9", *TINY, out=tmp_path) == 130
-    assert "2 of 16 points are kept; the same command goes on" in capsys.readouterr().err
+    kept = f"2 of 16 points are kept in {tmp_path / 'pt-9'}; the same command goes on there"
+    assert kept in capsys.readouterr().err
+    assert "Not complete: 2 of 16 points" in (tmp_path / "pt-9" / "README.md").read_text()
     monkeypatch.undo()
     assert run("pt-9", *TINY, out=tmp_path) == 0
     assert "2 of 16 points were finished before" in capsys.readouterr().err
@@ -176,7 +178,9 @@ def test_a_point_that_fails_is_named_and_the_others_are_kept(
         "failed: brokers 40, fan_out 3, failed 8, delta 0, runs 3: ValueError: unlucky" in said.err
     )
     assert "1 point of 8 could not be measured" in said.out
-    assert "Not complete: 7 of 8 points" in (tmp_path / "pt-9" / "README.md").read_text()
+    page = (tmp_path / "pt-9" / "README.md").read_text()
+    assert "Not complete: 7 of 8 points" in page
+    assert "| 8 |  |" in page  # an empty place, and nothing that has slipped into it
 
 
 def test_what_another_version_measured_is_measured_again(tmp_path: Path) -> None:

@@ -57,6 +57,15 @@ def test_a_point_gives_the_same_row_again(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
+def test_what_there_is_of_a_run_that_was_stopped_can_be_told(name: str) -> None:
+    experiment, rows = find(name), quick(name)
+    for part in (rows[:1], rows[-1:]):
+        assert experiment.tables(part)
+        experiment.charts(part)
+        experiment.compare(part)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_full_version_has_the_same_axes_as_the_quick_one(name: str) -> None:
     experiment = find(name)
     assert list(experiment.full) == list(experiment.quick)

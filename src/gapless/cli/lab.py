@@ -161,10 +161,9 @@ def _go(run: Run, spread: Spread, *, quiet: bool) -> None:
             run.go(spread, lambda _: progress.advance(task))
         except KeyboardInterrupt:
             progress.stop()
-            finished = total - len(run.missing)
-            print_note(
-                f"{finished} of {total} points are kept; the same command goes on from there"
-            )
+            run.shelf.write(*run.report())
+            kept = f"{total - len(run.missing)} of {total} points"
+            print_note(f"{kept} are kept in {run.shelf.directory}; the same command goes on there")
             raise
 
 

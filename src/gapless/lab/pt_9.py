@@ -17,7 +17,7 @@ from gapless.lab.experiment import (
     number,
     whole,
 )
-from gapless.lab.points import Point, Row
+from gapless.lab.points import Plain, Point, Row
 from gapless.lab.trees import connected_pairs, draw_failures, width
 
 __all__ = ["EXPERIMENT"]
@@ -41,22 +41,17 @@ def measure(point: Point) -> Row:
 
 
 def tables(rows: Sequence[Row]) -> list[Table]:
-    """Return a table a fan-out: failures down, δ across."""
-    return [
-        Table(
-            f"fan-out {fan_out}: pairs disconnected, in percent",
-            ("failed", *(f"δ = {row['delta']}" for row in _first(of_fan_out))),
-            [
-                (failed, *(row["disconnected"] for row in of_failed))
-                for (failed,), of_failed in grouped(of_fan_out, "failed").items()
-            ],
-        )
-        for (fan_out,), of_fan_out in grouped(rows, "fan_out").items()
-    ]
-
-
-def _first(rows: Sequence[Row]) -> list[Row]:
-    return next(iter(grouped(rows, "failed").values()))
+    """Return a table a fan-out: failures down, δ across; what was not measured is empty."""
+    deltas = sorted({whole(row, "delta") for row in rows})
+    found = []
+    for (fan_out,), of_fan_out in grouped(rows, "fan_out").items():
+        lines: list[tuple[Plain, ...]] = []
+        for (failed,), of_failed in grouped(of_fan_out, "failed").items():
+            by_delta = {row["delta"]: row["disconnected"] for row in of_failed}
+            lines.append((failed, *(by_delta.get(delta) for delta in deltas)))
+        heads = ("failed", *(f"δ = {delta}" for delta in deltas))
+        found.append(Table(f"fan-out {fan_out}: pairs disconnected, in percent", heads, lines))
+    return found
 
 
 def charts(rows: Sequence[Row]) -> list[Chart]:
