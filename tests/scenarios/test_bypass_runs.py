@@ -230,8 +230,9 @@ def test_each_branch_gets_only_what_it_wants() -> None:
         assert labels == [f"at {name}".encode(), f"by {name}".encode()]
 
 
-def test_if_one_branch_is_forgotten_its_new_subscriptions_never_start() -> None:
-    # R20 taken out: one source beyond, and receivers are none
+def test_if_one_branch_is_forgotten_its_new_subscriptions_do_not_start() -> None:
+    # R20 taken out: one source beyond, and receivers are none. They would start in the end, when the
+    # pubend has heard from their host for so long without any table that it serves it unfiltered (R31)
     story = Branches(forgetful=True)
     assert sorted(story.started) == [False, True]
 

@@ -26,6 +26,9 @@ QUICK = {
     "begins where its host came",
     "a commit is done again",
     "two attempts are committed",
+    "a feeder that is not nearer",
+    "reports for the missing",
+    "a relay answers",
 }
 
 

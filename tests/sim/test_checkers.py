@@ -269,7 +269,7 @@ def test_the_truth_counts_how_often_a_subscription_was_erased() -> None:
     stage = started()
     assert stage.truth.erased == {}
     stage.truth.durable(stage.host, Erase(SubscriptionRecord.key_of("s")))
-    assert stage.truth.erased == {"s": 1}
+    assert stage.truth.erased == {("n0a", "s"): 1}
 
 
 # --- total order ------------------------------------------------------------------------------

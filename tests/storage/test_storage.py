@@ -22,6 +22,7 @@ from gapless.messages.records import (
     LifeRecord,
     MemberRecord,
     NeighbourhoodRecord,
+    PlaceRecord,
     PubendRecord,
     PublisherRecord,
     Record,
@@ -50,6 +51,7 @@ RECORDS: tuple[Record, ...] = (
     StagedRecord(TRADES, "w", 7, 2, "a", 1, b"events"),
     CommitRecord(TRADES, "w", 6, 40, 49, 10, 1_010, 9),
     JoinRecord(PubendId("far#away"), Join(4, 2)),
+    PlaceRecord(PubendId("far#away"), "b7"),
     SubscriptionRecord(
         "s",
         (SegmentRecord("price > 1", TIME, ((TRADES, 30),)),),

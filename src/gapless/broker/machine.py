@@ -14,6 +14,7 @@ from gapless.broker.routing import Routing
 from gapless.broker.sources import Sources
 from gapless.broker.stagers import Stagers
 from gapless.broker.tables import Tables
+from gapless.broker.whereabouts import Whereabouts
 from gapless.content.filter import Filter
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.machine import (
@@ -204,6 +205,7 @@ class Broker:
             self.tables.holdings,
         )
         self.router = Router(context, self.routing, self.tables.set_fed)
+        self.whereabouts = Whereabouts(context, records)
         self.pubends = Pubends(self)
         self.reports = Reports(context, self.router.feeder, self.pubends.report)
         self.requests = Requests(
@@ -345,8 +347,13 @@ class Broker:
             self.context.tell(client, Refused(call.request, stranger))
             return
         self.retirements.retire(shb)
-        self.pubends.retire(shb)
+        self._keep_nothing_for(shb)
         self.context.write((), lambda: self.context.tell(client, HostRetired(call.request)))
+
+    def _keep_nothing_for(self, shb: ShbId) -> None:
+        """A broker will never return."""
+        self.pubends.retire(shb)
+        self.whereabouts.retire(shb.broker)
 
     def _settle(self) -> None:
         """Let everything follow that this step has caused, here first, then send the rest."""
@@ -435,7 +442,7 @@ class Broker:
                 self._announcement(peer, message)
             case Retire(broker, cell, _):
                 if self.retirements.received(peer, message):
-                    self.pubends.retire(ShbId(broker, cell))
+                    self._keep_nothing_for(ShbId(broker, cell))
             case Superseded():
                 self.homes.received(peer, message)
             case PartitionInfo():
@@ -501,6 +508,8 @@ class Broker:
         before = self.announcements.get(message.pubend)
         if cell is None or not self.announcements.received(cell, message):
             return
+        if message.tombstone:
+            self.whereabouts.forget(message.pubend)
         self.announced(message.pubend)
         known = self.announcements.get(message.pubend)
         if known is not None and before is not None and known.direction != before.direction:
@@ -512,6 +521,7 @@ class Broker:
         if known is None:
             self.tables.withdrawn(pubend)
             return
+        self.whereabouts.note(pubend, known.properties.broker)
         advertisement = Filter(known.properties.advertisement)
         self.tables.announced(pubend, known.version, advertisement, known.direction)
         best_effort = known.properties.quality is Quality.BEST_EFFORT

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
-from gapless.core.ids import ORIGIN, Entry, PubendId, ShbId, VirtualTime
+from gapless.core.ids import ORIGIN, BrokerId, Entry, PubendId, ShbId, VirtualTime
 from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.delivery.best_effort import BestEffortPubend
@@ -230,12 +230,18 @@ class Pubends:
 
     def _refuse_here(self, client: str, request: int, pubend: PubendId, reason: str) -> None:
         """Refuse what is asked of a pubend; name the broker that has it, if it is another."""
-        known = None if pubend in self.hosted else self._broker.announcements.get(pubend)
-        if known is None:
+        where = None if pubend in self.hosted else self._other_home(pubend)
+        if where is None:
             self._refuse(client, request, reason)
         else:
-            where = known.properties.broker
             self._context.tell(client, Refused(request, reason, Cause.ELSEWHERE, where))
+
+    def _other_home(self, pubend: PubendId) -> BrokerId | None:
+        """Return which broker has a pubend that is not here, by the news or from memory."""
+        known = self._broker.announcements.get(pubend)
+        if known is not None:
+            return known.properties.broker
+        return self._broker.whereabouts.broker_of(pubend)
 
     def _refuse_batch(self, client: str, call: Publish, reason: str) -> None:
         """Refuse a batch; say so if its session is over, and whether there is a newer one (R28)."""
@@ -266,13 +272,12 @@ class Pubends:
         except FilterError as error:
             return f"the advertisement is no filter: {error}"
         pubend = PubendId(call.name)
-        known = self._broker.announcements.get(pubend)
         hosted = self.hosted.get(pubend)
         if hosted is None:
             if pubend in self._broker.refused:
                 return self._not_here(pubend)
-            if known is not None:
-                where = known.properties.broker
+            where = self._other_home(pubend)
+            if where is not None:
                 return f"the pubend {call.name!r} is at the broker {where}; publish there"
             return None
         properties = hosted.record.properties
@@ -381,10 +386,10 @@ class Pubends:
         damage = self._broker.refused.get(pubend)
         if damage is not None:
             return f"the pubend {pubend} could not be brought back: {damage}"
-        known = self._broker.announcements.get(pubend)
-        if known is None:
+        where = self._other_home(pubend)
+        if where is None:
             return f"there is no pubend {pubend} here; open it first"
-        return f"the pubend {pubend} is at the broker {known.properties.broker}; publish there"
+        return f"the pubend {pubend} is at the broker {where}; publish there"
 
 
 def _advertisement(hosted: Pubend | BestEffortPubend) -> Filter:

@@ -32,6 +32,7 @@ __all__ = [
     "MemberRecord",
     "NeighbourhoodRecord",
     "PackedRow",
+    "PlaceRecord",
     "PubendRecord",
     "PublisherRecord",
     "Record",
@@ -247,6 +248,18 @@ class JoinRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
         return ("join", str(self.pubend))
 
 
+class PlaceRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Another broker has a pubend, as this one has heard: so none of that name is made here."""
+
+    pubend: PubendId
+    broker: BrokerId
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One a pubend."""
+        return ("place", str(self.pubend))
+
+
 class SegmentRecord(msgspec.Struct, frozen=True, array_like=True):
     """A filter of a durable subscription, and up to where it governs each pubend (R47)."""
 
@@ -311,6 +324,7 @@ Record: TypeAlias = (
     | StagedRecord
     | CommitRecord
     | JoinRecord
+    | PlaceRecord
     | SubscriptionRecord
 )
 

@@ -1,21 +1,19 @@
 """Wrong ways around: planted bugs of redundant cells, of bypass and of relays.
 
 Each takes out a rule that matters only when something stays broken: brokers of a cell, whole cells, links
-(:mod:`.cores`). They are hunted with the rules that :mod:`.bugs` takes out. Some do no harm that a run
-must show, because other rules repair what they break; :data:`ONLY_DIRECTED` names the tests that show
-these.
+(:mod:`.cores`). They are hunted with the rules that :mod:`.bugs` takes out. Other rules are missed by no
+run that is likely; :data:`ONLY_DIRECTED` names the tests that miss them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from gapless.broker.routing import Routing
-from gapless.broker.sources import Sources
-from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
+from gapless.core.ids import CellId, PubendId, ShbId
 from gapless.core.parameters import us
 from gapless.delivery.acks import Reports
 from gapless.delivery.attachments import ReceiverRef
@@ -24,7 +22,6 @@ from gapless.messages.overlay import Packet, Relayed
 from gapless.messages.streams import Attach, AttachKind
 from gapless.overlay.relays import Relays
 from gapless.overlay.session import Session, State
-from gapless.overlay.sessions import Sessions
 from gapless.propagation.edge import Edge
 from gapless.propagation.sufficiency import Chooser
 from gapless.sim.plants import Plant
@@ -73,15 +70,6 @@ def _asks_everybody(original: Any) -> Any:
 # --- tables --------------------------------------------------------------------------------------
 
 
-def _first_branch(original: Any) -> Any:
-    """Ask one cell beyond a cell that is down, whatever else lies beyond it."""
-
-    def sources(self: Sources, cell: CellId, current: Collection[BrokerId]) -> Iterator[BrokerId]:
-        yield from [*original(self, cell, current)][:1]
-
-    return sources
-
-
 def _siblings_beyond(self: Any, shb: ShbId, edge: Edge, cell: CellId) -> bool:
     """Take a table from beyond a cell for one from beside it (A25)."""
     del self
@@ -90,18 +78,6 @@ def _siblings_beyond(self: Any, shb: ShbId, edge: Edge, cell: CellId) -> bool:
     return not here and any(
         shb in held.table.entries for other in others for held in edge.held_of(other) if held.table
     )
-
-
-def _legacy_is_a_sibling(original: Any) -> Any:
-    """Take an old table for one of a cell beside the receiver's (R21, last sentence but one)."""
-
-    def is_behind_a_sibling(self: Any, shb: ShbId, edge: Edge, cell: CellId) -> bool:
-        legacy = edge.legacy
-        here = any(shb in held.table.entries for held in edge.held_of(cell) if held.table)
-        old = legacy is not None and shb in legacy.entries
-        return (old and not here) or bool(original(self, shb, edge, cell))
-
-    return is_behind_a_sibling
 
 
 # --- reports -------------------------------------------------------------------------------------
@@ -113,7 +89,7 @@ def _speaks_for_the_missing(original: Any) -> Any:
     def tick(self: Any) -> None:
         now, late = self._context.now, us(ms=2 * self._context.parameters.ack_ms)
         for heard in self._heard.values():
-            highest = max(each.tick for each in heard.values())
+            highest = max((each.tick for each in heard.values()), default=0)
             for shb, each in heard.items():
                 if now - each.at > late:
                     heard[shb] = each._replace(tick=highest, at=now)
@@ -162,17 +138,6 @@ def _passes_over_relayed_holes(original: Any) -> Any:
     return packet
 
 
-def _stays_on_its_way(original: Any) -> Any:
-    """Drop what comes over relays from a peer that is still talked to over its link."""
-
-    def brought(self: Any, session: Session, message: Any) -> None:
-        held = self._peers[session.peer]
-        if held.active is session or session is held.direct:
-            original(self, session, message)
-
-    return brought
-
-
 def _nothing(original: Any) -> Any:
     del original
     return lambda *_, **__: None
@@ -210,22 +175,9 @@ DETOURS: Final = (
         ),
     ),
     Plant(
-        "a branch is forgotten",
-        "beyond a cell that is down one branch is asked for its tables (R20)",
-        (
-            (Sources, "_of", _first_branch),
-            (Sources, "set_fed", _nothing),
-        ),
-    ),
-    Plant(
         "place from beyond",
         "a table from beyond a cell shows that a host is not behind that cell (R23, A25)",
         ((Chooser, "_is_behind_a_sibling", _replaced(_siblings_beyond)),),
-    ),
-    Plant(
-        "legacy as sibling",
-        "an old table shows that a host is behind another cell (R21, R23)",
-        ((Chooser, "_is_behind_a_sibling", _legacy_is_a_sibling),),
     ),
     Plant(
         "reports for the missing",
@@ -242,11 +194,6 @@ DETOURS: Final = (
         "a packet that a relay has lost is not missed (R3)",
         ((Session, "_packet", _passes_over_relayed_holes),),
     ),
-    Plant(
-        "stays on a link that is gone",
-        "what a peer says over relays is dropped while the own end of the link looks alive (R2)",
-        ((Sessions, "brought", _stays_on_its_way),),
-    ),
 )
 """Each is to be caught within 1,000 seeds."""
 
@@ -254,9 +201,16 @@ ONLY_DIRECTED: Final[dict[str, str]] = {
     "receivers are no sources": (
         "tests/scenarios/test_island_runs.py::test_if_receivers_were_no_sources_it_could_not_start"
     ),
-    "one branch is asked, but receivers are sources": (
-        "tests/broker/test_sources.py::"
-        "test_in_place_of_a_cell_that_is_down_each_cell_beyond_it_is_asked"
+    "a branch beyond a dead cell is forgotten": (
+        "tests/scenarios/test_bypass_runs.py::"
+        "test_if_one_branch_is_forgotten_its_new_subscriptions_do_not_start"
+    ),
+    "an old table shows a sibling": (
+        "tests/propagation/test_sufficiency.py::test_an_old_table_shows_no_sibling"
+    ),
+    "an end stays on a link that is gone": (
+        "tests/overlay/test_relays.py::"
+        "test_an_end_that_has_not_noticed_that_its_link_is_gone_follows_the_other_over_the_relay"
     ),
     "a broken hop is not told": (
         "tests/overlay/test_relays.py::"
@@ -270,4 +224,5 @@ ONLY_DIRECTED: Final[dict[str, str]] = {
         "test_without_ranks_inside_of_a_class_load_does_not_return"
     ),
 }
-"""Rules without which a run still converges, only later or at a greater cost, and who shows them."""
+"""Rules whose absence other rules repair, later or at a greater cost, or that need a run which is too
+rare to wait for: each with the test that shows it."""

@@ -39,7 +39,10 @@ __all__ = [
 ]
 
 _OF_PUBENDS = frozenset(
-    {"pubend", "regime", "member", "hold", "early host", "publisher", "join", "staged", "commit"}
+    {
+        *("pubend", "regime", "member", "hold", "early host", "publisher", "join", "place"),
+        *("staged", "commit"),
+    }
 )
 """Kinds of records whose key names a pubend next."""
 
