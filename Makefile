@@ -18,6 +18,7 @@ MINUTES ?= 60
 SEED ?= 1
 CHAOS ?=
 TESTS ?=
+LAB ?=
 DEMO ?=
 
 .PHONY: help
@@ -63,6 +64,10 @@ seeds: $(READY) ## Run the broker under faults (SEEDS=5000, START=0, WORKERS=n p
 .PHONY: bugs
 bugs: $(READY) ## Plant known bugs and show in which of 1,000 seeds the simulator catches each
 	@$(PYTHON_BIN) -m gapless.sim.bugs
+
+.PHONY: lab
+lab: $(READY) ## Run the papers' experiments at a small size (LAB="pt-9 --runs 10" picks one)
+	@$(VENV)/bin/gapless lab run $(or $(LAB),all --quick)
 
 .PHONY: coverage
 coverage: $(READY) ## Run all tests and report branch coverage

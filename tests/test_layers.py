@@ -35,7 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("wire", "storage", "runtime", "sim"),
     ("client", "gateway"),
     ("demo",),
-    ("chaos",),
+    ("chaos", "lab"),
     ("console", "cli", "spark", "testing"),
 )
 

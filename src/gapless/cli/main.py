@@ -32,6 +32,7 @@ from gapless.cli import (
     chaotic,
     demonstrating,
     durable,
+    lab,
     local,
     logs,
     publishing,
@@ -124,6 +125,7 @@ app.command("doctor", rich_help_panel=_TOOLS)(tools.doctor)
 app.command("explain", rich_help_panel=_TOOLS)(tools.explain)
 app.command("bench", rich_help_panel=_TOOLS)(benching.bench)
 app.add_typer(tools.simulator, name="sim", rich_help_panel=_TOOLS)
+app.add_typer(lab.lab, name="lab", rich_help_panel=_TOOLS)
 app.command("protocol", rich_help_panel=_TOOLS)(tools.protocol)
 app.add_typer(spark.spark, name="spark", rich_help_panel=_TOOLS)
 

@@ -8,8 +8,6 @@ cancels the job.
 
 from __future__ import annotations
 
-import time
-import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import SimpleQueue
@@ -18,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from gapless.spark.jobs.experiments import Experiment, Point, Row, checked
+from gapless.lab.points import Outcome, run_point
+from gapless.spark.jobs.experiments import Experiment, Point
 from gapless.spark.jobs.reasons import as_ours
 
 if TYPE_CHECKING:
@@ -31,18 +30,6 @@ TASKS_MAX: Final = 50_000
 
 _CANCEL_S: Final = 20.0
 """How long is waited for a job to end that was cancelled."""
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """What came of an experiment at a point: a row, or an error."""
-
-    place: int
-    point: Point
-    row: Row
-    error: str
-    """Empty if there was none; else its last line."""
-    traceback: str
-    seconds: float
 
 
 class _Ended(msgspec.Struct, frozen=True):
@@ -135,16 +122,3 @@ def _run_job(
     except Exception as failed:  # noqa: BLE001 - told to whoever listens
         error = as_ours(failed, "Spark ended the sweep")
     news.put(_Ended(error))
-
-
-def run_point(experiment: Experiment, place: int, point: Point) -> Outcome:
-    """Run an experiment at a point; an error is a result too, and the other points still run."""
-    begun = time.perf_counter()
-    row: Row = {}
-    error = trace = ""
-    try:
-        row = checked(experiment(dict(point)), point)
-    except Exception as failed:  # noqa: BLE001 - whatever a user's function raises
-        error = "".join(traceback.format_exception_only(failed)).strip().splitlines()[-1]
-        trace = traceback.format_exc()
-    return Outcome(place, point, row, error, trace, time.perf_counter() - begun)

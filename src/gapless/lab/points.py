@@ -1,0 +1,114 @@
+"""Points and rows: what an experiment is given, and what it returns.
+
+A point is a dict of names of parameters and their values, a row one of names of results. Both are flat and
+plain, so that they travel anywhere: to another process, into a file, to an executor of Spark.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from gapless.core.errors import UsageError, shortened
+
+__all__ = [
+    "Function",
+    "Outcome",
+    "Plain",
+    "Point",
+    "Row",
+    "checked",
+    "grid",
+    "parse_axis",
+    "run_point",
+]
+
+Plain: TypeAlias = str | int | float | bool | None
+Point: TypeAlias = dict[str, Plain]
+Row: TypeAlias = dict[str, Plain]
+Function: TypeAlias = Callable[[Point], Mapping[str, Plain]]
+"""What is run at a point."""
+
+_WORDS: Final[dict[str, Plain]] = {"true": True, "false": False, "null": None}
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of an experiment at a point: a row, or an error."""
+
+    place: int
+    point: Point
+    row: Row
+    error: str
+    """Empty if there was none; else its last line."""
+    traceback: str
+    seconds: float
+
+
+def run_point(experiment: Function, place: int, point: Point) -> Outcome:
+    """Run an experiment at a point; an error is a result too, and the other points still run."""
+    begun = time.perf_counter()
+    row: Row = {}
+    error = trace = ""
+    try:
+        row = checked(experiment(dict(point)), point)
+    except Exception as failed:  # noqa: BLE001 - whatever a user's function raises
+        error = "".join(traceback.format_exception_only(failed)).strip().splitlines()[-1]
+        trace = traceback.format_exc()
+    return Outcome(place, point, row, error, trace, time.perf_counter() - begun)
+
+
+def checked(row: Any, point: Point) -> Row:
+    """Return a row, or say why it is none."""
+    if not isinstance(row, Mapping):
+        raise UsageError(f"an experiment returns a dict, not {type(row).__name__}")
+    for name, value in row.items():
+        if not isinstance(name, str) or not isinstance(value, Plain):
+            raise UsageError(
+                f"result {name!r} is a {type(value).__name__}; rows are flat and plain"
+            )
+        if name in point and point[name] != value:
+            raise UsageError(f"result {name!r} has the name of a parameter and another value")
+    return dict(row)
+
+
+def grid(axes: Mapping[str, Iterable[Plain]]) -> list[Point]:
+    """Return every combination of some values, the last axis fastest.
+
+    >>> grid({"cells": [1, 3], "loss": [0.0, 0.1]})[:2]
+    [{'cells': 1, 'loss': 0.0}, {'cells': 1, 'loss': 0.1}]
+    """
+    values = [list(each) for each in axes.values()]
+    return [dict(zip(axes, chosen, strict=True)) for chosen in itertools.product(*values)]
+
+
+def parse_axis(text: str) -> tuple[str, list[Plain]]:
+    """Return an axis from ``name=1,2,3``; ``a..b`` are the whole numbers from a to b.
+
+    >>> parse_axis("cells=1,3,5..7")
+    ('cells', [1, 3, 5, 6, 7])
+    """
+    name, equals, listed = text.partition("=")
+    parts = [part.strip() for part in listed.split(",") if part.strip()]
+    if not name.strip() or not equals or not parts:
+        raise UsageError(f"{shortened(text)!r} is no axis; write name=1,2,3 or name=1..9")
+    return name.strip(), [value for part in parts for value in _values(part)]
+
+
+def _values(part: str) -> list[Plain]:
+    low, dots, high = part.partition("..")
+    try:
+        if dots:
+            return list(range(int(low), int(high) + 1))
+    except ValueError:
+        pass
+    for read in (int, float):
+        try:
+            return [read(part)]
+        except ValueError:
+            continue
+    return [_WORDS[part]] if part in _WORDS else [part]

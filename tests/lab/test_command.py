@@ -1,0 +1,203 @@
+"""``gapless lab``: lists, runs, keeps, goes on, and says what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gapless.cli.main import main
+from gapless.lab import catalogue
+from gapless.lab.catalogue import EXPERIMENTS, find
+from gapless.lab.drawing import can_draw
+from gapless.lab.keeping import Shelf
+from gapless.lab.points import Outcome, Point, Row, run_point
+from gapless.lab.running import Run, one_by_one
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TINY = ["--quick", "--grid", "brokers=40", "--grid", "failed=0,8", "--runs", "3"]
+
+
+def run(*arguments: str, out: Path) -> int:
+    return main(["lab", "run", *arguments, "--out", str(out)])
+
+
+def test_list_names_every_experiment_with_its_paper_and_figure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["lab", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(EXPERIMENTS)
+    assert "PT     figure 9 " in lines[4]
+    assert main(["lab", "list", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found[3]["axes"]["delta"] == [0, 1, 2, 3, 4]
+
+
+def test_the_guide_tells_of_every_experiment() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "lab.md").read_text()
+    assert [name for name in EXPERIMENTS if f"### `{name}`" not in page] == []
+
+
+def test_run_prints_and_keeps_a_table_a_page_and_a_plot(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run("pt-9", *TINY, out=tmp_path) == 0
+    shown = capsys.readouterr().out
+    assert "fan-out 3: pairs disconnected, in percent" in shown
+    assert "increasing δ improves network connectivity" in shown
+    assert "brokers 40; fan_out 3, 7; failed 0, 8; delta 0, 1, 2, 3; runs 3" in shown
+    folder = tmp_path / "pt-9"
+    page = (folder / "README.md").read_text()
+    assert "| failed | δ = 0 | δ = 1 |" in page
+    rows = list(csv.reader((folder / "table.csv").read_text().splitlines()))
+    assert rows[0] == ["failed", "δ = 0", "δ = 1", "δ = 2", "δ = 3"]
+    assert [row[0] for row in rows[1:]] == ["0", "8"]
+    assert (folder / "plot.png").exists() == can_draw()
+
+
+def test_run_as_json_is_the_whole_report(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run("pt-12", "--quick", "--grid", "brokers=60", "--json", out=tmp_path) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["figure"] == "figure 12"
+    assert report["done"] == report["points"] == 6
+    assert report["comparisons"][0]["paper"].startswith("the number stays very low")
+    assert len(report["tables"][0]["rows"]) == 6
+
+
+def test_several_are_run_one_after_the_other(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run("pt-9", "pt-12", *TINY, "--json", out=tmp_path) == 0
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["pt-9", "pt-12"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["pt-99"], "no experiment 'pt-99'; did you mean pt-9?"),
+        (["pt-9", "--grid", "colour=red"], "pt-9 has no axis colour; it has brokers, fan_out"),
+        (["pt-9", "--grid", "colour"], "is no axis"),
+        (["pt-11", "--runs", "3"], "pt-11 has no chance in it"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_begun(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(*arguments, out=tmp_path) == 2
+    assert said in capsys.readouterr().err.replace("\n", " ")
+    assert not list(tmp_path.iterdir())
+
+
+# --- keeping and going on -------------------------------------------------------------------------
+
+
+def points() -> list[Point]:
+    changed = {"brokers": (40,), "failed": (0, 8), "fan_out": (3,), "delta": (0, 1)}
+    return find("pt-9").points(quick=True, runs=2, changed=changed)
+
+
+def shelf_at(folder: Path) -> Shelf:
+    return Shelf(folder, "1.0")
+
+
+class Interrupted:
+    """Measures some points, then is stopped as by Ctrl-C."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def __call__(self, points: Sequence[Point]) -> Any:
+        for place, point in enumerate(points):
+            if place == self.after:
+                raise KeyboardInterrupt
+            yield run_point(catalogue.measure, place, point)
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+    whole = Run(find("pt-9"), points(), shelf_at(tmp_path / "whole"))
+    whole.go()
+    shelf = shelf_at(tmp_path / "stopped")
+    stopped = Run(find("pt-9"), points(), shelf)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.go(Interrupted(3))
+    assert len(stopped.rows) == 3
+    resumed = Run(find("pt-9"), points(), shelf)
+    assert len(resumed.missing) == 1
+    watched: list[Outcome] = []
+    resumed.go(one_by_one, watched.append)
+    assert len(watched) == 1
+    assert resumed.rows == whole.rows
+
+
+def test_a_line_that_was_cut_off_is_measured_again(tmp_path: Path) -> None:
+    shelf = shelf_at(tmp_path)
+    Run(find("pt-9"), points(), shelf).go()
+    path = tmp_path / "points.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert len(Run(find("pt-9"), points(), shelf).missing) == 1
+
+
+def test_ctrl_c_keeps_what_is_finished_and_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gapless.lab.running.one_by_one", Interrupted(2))
+    assert run("pt-9", *TINY, out=tmp_path) == 130
+    kept = f"2 of 16 points are kept in {tmp_path / 'pt-9'}; the same command goes on there"
+    assert kept in capsys.readouterr().err
+    assert "Not complete: 2 of 16 points" in (tmp_path / "pt-9" / "README.md").read_text()
+    monkeypatch.undo()
+    assert run("pt-9", *TINY, out=tmp_path) == 0
+    assert "2 of 16 points were finished before" in capsys.readouterr().err
+    assert run("pt-9", *TINY, "--fresh", out=tmp_path) == 0
+    assert "finished before" not in capsys.readouterr().err
+
+
+def test_a_point_that_fails_is_named_and_the_others_are_kept(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = catalogue.measure
+
+    def unlucky(point: Point) -> Row:
+        if point["failed"] == 8 and point["delta"] == 0:
+            raise ValueError("unlucky")
+        return measured(point)
+
+    monkeypatch.setattr("gapless.lab.running.measure", unlucky)
+    assert run("pt-9", *TINY, "--grid", "fan_out=3", out=tmp_path) == 1
+    said = capsys.readouterr()
+    assert (
+        "failed: brokers 40, fan_out 3, failed 8, delta 0, runs 3: ValueError: unlucky" in said.err
+    )
+    assert "1 point of 8 could not be measured" in said.out
+    page = (tmp_path / "pt-9" / "README.md").read_text()
+    assert "Not complete: 7 of 8 points" in page
+    assert "| 8 |  |" in page  # an empty place, and nothing that has slipped into it
+
+
+def test_what_another_version_measured_is_measured_again(tmp_path: Path) -> None:
+    Run(find("pt-9"), points(), shelf_at(tmp_path)).go()
+    assert not Run(find("pt-9"), points(), shelf_at(tmp_path)).missing
+    assert len(Run(find("pt-9"), points(), Shelf(tmp_path, "1.1")).missing) == 4
+
+
+# --- Spark ----------------------------------------------------------------------------------------
+
+
+def test_spark_measures_what_the_local_runner_measures(spark: SparkSession, tmp_path: Path) -> None:
+    from gapless.spark.jobs.sweeping import outcomes
+
+    local = Run(find("pt-9"), points(), shelf_at(tmp_path / "local"))
+    local.go()
+    spread = Run(find("pt-9"), points(), shelf_at(tmp_path / "spread"))
+    spread.go(lambda missing: outcomes(spark, catalogue.MEASURE, missing))
+    assert not spread.failures
+    assert spread.rows == local.rows

@@ -1,0 +1,190 @@
+"""Every experiment at a tiny size: what the papers claim holds, and a point gives the same row again."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from gapless.core.errors import UsageError
+from gapless.lab import testbed
+from gapless.lab.catalogue import EXPERIMENTS, find, measure
+from gapless.lab.experiment import PAPERS, Comparison, number, text
+from gapless.lab.failover import BUNDLE, BYPASS, RELAY
+from gapless.lab.points import Row
+from gapless.lab.testbed import BrokenPromiseError
+from gapless.overlay.neighbourhood import Topology
+
+
+@cache
+def _quick(name: str) -> tuple[Row, ...]:
+    return tuple({**point, **measure(point)} for point in find(name).points(quick=True))
+
+
+def quick(name: str) -> list[Row]:
+    """The rows of an experiment's quick version, measured once for all tests."""
+    return [dict(row) for row in _quick(name)]
+
+
+def compared(name: str) -> list[Comparison]:
+    return find(name).compare(quick(name))
+
+
+def agreeing(name: str) -> dict[str, bool | None]:
+    return {each.subject: each.agrees for each in compared(name)}
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_it_names_its_paper_and_has_tables_charts_and_comparisons(name: str) -> None:
+    experiment, rows = find(name), quick(name)
+    assert experiment.paper in PAPERS
+    assert experiment.about.strip()
+    tables = experiment.tables(rows)
+    assert tables
+    assert all(len(row) == len(table.heads) for table in tables for row in table.rows)
+    assert all(line.dots for chart in experiment.charts(rows) for line in chart.lines)
+    assert experiment.compare(rows)
+
+
+@pytest.mark.parametrize("name", ["failover", "gd-8", "pt-9", "pt-10", "pt-12"])
+def test_a_point_gives_the_same_row_again(name: str) -> None:
+    first = find(name).points(quick=True)[0]
+    assert {**first, **measure(first)} == quick(name)[0]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_what_there_is_of_a_run_that_was_stopped_can_be_told(name: str) -> None:
+    experiment, rows = find(name), quick(name)
+    for part in (rows[:1], rows[-1:]):
+        assert experiment.tables(part)
+        experiment.charts(part)
+        experiment.compare(part)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_full_version_has_the_same_axes_as_the_quick_one(name: str) -> None:
+    experiment = find(name)
+    assert list(experiment.full) == list(experiment.quick)
+
+
+def test_a_wrong_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"no experiment 'pt9'; did you mean pt-9\?"):
+        find("pt9")
+
+
+# --- PT -------------------------------------------------------------------------------------------
+
+
+def test_pt_9_larger_delta_disconnects_fewer_and_a_wide_tree_loses_less() -> None:
+    assert all(agreeing("pt-9").values())
+    worst = [row for row in quick("pt-9") if row["failed"] == 34 and row["fan_out"] == 3]
+    shares = [number(row, "disconnected") for row in worst]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > 50
+    assert shares[-1] < 3
+
+
+def test_pt_10_exactly_those_get_events_to_whom_a_way_is_left_and_all_after_healing() -> None:
+    rows = quick("pt-10")
+    for row in rows:
+        assert row["delivered"] == row["reachable"]
+        assert row["healed"] == 100
+    struck = {row["delta"]: number(row, "delivered") for row in rows if row["failed"]}
+    assert struck[0] < struck[1] <= struck[2] <= struck[3]
+    assert all(row["delivered"] == 100 for row in rows if not row["failed"])
+
+
+def test_pt_11_neighbourhoods_grow_with_delta_and_only_one_reading_fits_the_text() -> None:
+    rows = find("pt-11").points(changed={"delta": (0, 4), "fan_out": (3,)})
+    measured = [{**point, **measure(point)} for point in rows]
+    verdicts = {each.subject: each.agrees for each in find("pt-11").compare(measured)}
+    assert verdicts == {"fan-out 3 of neighbours": True, "fan-out 3 of children": False}
+    for fan_out in (3, 7):
+        sizes = [number(row, "mean") for row in quick("pt-11") if row["fan_out"] == fan_out]
+        assert sizes[:3] == sorted(sizes[:3])
+
+
+def test_pt_12_most_brokers_have_few_active_sessions() -> None:
+    assert all(agreeing("pt-12").values())
+    for row in quick("pt-12"):
+        assert number(row, "mean") <= number(row, "held")
+
+
+# --- GD -------------------------------------------------------------------------------------------
+
+
+def test_gd_6_a_cut_link_delays_whom_it_fed_and_nobody_else() -> None:
+    assert set(agreeing("gd-6").values()) <= {True, None}
+
+
+def test_gd_7_nacks_of_two_hosts_are_consolidated_by_the_router_that_is_left() -> None:
+    (row,) = quick("gd-7")
+    assert 2_000 < number(row, "s1_worst_ms") < 3_500
+    assert number(row, "consolidation") <= 0.6
+    assert row["delivered"] == 100
+
+
+def test_gd_8_what_was_logged_before_the_crash_comes_late_and_nobody_asks_meanwhile() -> None:
+    (row,) = quick("gd-8")
+    assert row["nacks_while_down"] == 0
+    assert row["asked_by"] == 5
+    assert number(row, "s1_worst_ms") > 5_000
+    assert row["delivered"] == 100
+
+
+# --- VT, and ours ---------------------------------------------------------------------------------
+
+
+def test_vt_6_17_rates_hold_while_routers_crash_and_subscribers_join() -> None:
+    assert all(agreeing("vt-6.17").values())
+    (row,) = quick("vt-6.17")
+    assert len(text(row, "crashed").split()) == 2
+
+
+def test_failover_takes_as_long_as_the_failure_detector_and_little_more() -> None:
+    for row in quick("failover"):
+        dead, beat = number(row, "dead_ms"), number(row, "heartbeat_ms")
+        searched = 4 * beat if row["case"] == RELAY else 0
+        if row["seen"] == "unseen":
+            assert dead - beat <= number(row, "failover_ms") <= dead + searched + 200
+        elif row["case"] in {BUNDLE, BYPASS}:
+            assert number(row, "failover_ms") < 200
+
+
+# --- the testbed ----------------------------------------------------------------------------------
+
+PAIR = Topology.of({"A": ["a"], "B": ["b"]}, [("A", "B")])
+
+
+def small(**options: Any) -> testbed.Testbed:
+    bed = testbed.Testbed(PAIR, **options)
+    bed.start()
+    bed.run(1)
+    bed.source("P", "a")
+    bed.listener("c", "b")
+    bed.settle()
+    return bed
+
+
+def test_a_run_that_does_not_finish_has_no_numbers() -> None:
+    bed = small()
+    bed.sources[0].start(10_000)
+    bed.run(1)
+    bed.cut("a", "b")
+    bed.run(1)
+    with pytest.raises(BrokenPromiseError, match="not all that is owed has come"):
+        bed.drain(seconds=5)
+    bed.heal("a", "b")
+    bed.drain()
+    assert len(bed.listeners[0].arrivals) == len(bed.sources[0].sent)
+
+
+def test_a_broken_promise_ends_the_run_with_an_error() -> None:
+    bed = small()
+    bed.world.violate("lost", "planted")
+    with pytest.raises(BrokenPromiseError, match="planted"):
+        bed.run(1)
