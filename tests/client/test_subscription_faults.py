@@ -168,6 +168,22 @@ async def test_in_total_order_all_streams_go_on_where_the_last_event_was() -> No
 
 
 @story
+async def test_what_was_under_way_for_an_earlier_visit_is_not_of_the_next_one() -> None:
+    # P2, P3: the session closes a durable subscription and opens it again while events are under way
+    async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        async with session.subscribe("", durable="desk"):
+            broker.visit.tell(Delivery("desk", (event(5),)))
+        broker.answers[Subscribe] = lambda visit, call: visit.tell(
+            Delivery("desk", (event(7),)),
+            Gap("desk", Q, 8, 9),
+            Subscribed(call.request, ((Q, 4),)),
+            Delivery("desk", (event(5), event(7))),
+        )
+        async with session.subscribe("", durable="desk") as events:
+            assert [(await events.get()).tick for _ in range(2)] == [5, 7]
+
+
+@story
 async def test_an_acknowledgement_that_may_be_lost_is_said_again() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
         async with session.subscribe("", durable="desk", ack="manual") as events:

@@ -33,6 +33,8 @@ class _End(asyncio.Protocol):
         self.other: _End
         self._is_full = False
         """Whether the other end takes nothing more for now."""
+        self._held = bytearray()
+        """What came though nothing was to be read: older loops read on after a pause at the start."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # not an assertion: the transports of uvloop are of no class of asyncio's
@@ -40,6 +42,18 @@ class _End(asyncio.Protocol):
         self._passage.made(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._may_read:
+            self._pass_on(data)
+        else:
+            self._held += data
+
+    @property
+    def _may_read(self) -> bool:
+        """Whether what comes can be passed on, and nothing is cut in this direction."""
+        passage = self._passage
+        return passage.is_joined and not self._is_full and not passage.proxies.is_cut(self.link)
+
+    def _pass_on(self, data: bytes) -> None:
         if self.other.transport is not None:
             self.other.transport.write(data)
 
@@ -58,8 +72,9 @@ class _End(asyncio.Protocol):
         """Read, or do not read."""
         if self.transport is None or self.transport.is_closing():
             return
-        reads = self._passage.is_joined and not self._is_full
-        if reads and not self._passage.proxies.is_cut(self.link):
+        if self._may_read:
+            held, self._held = bytes(self._held), bytearray()
+            self._pass_on(held)
             self.transport.resume_reading()
         else:
             self.transport.pause_reading()

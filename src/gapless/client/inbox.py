@@ -4,6 +4,10 @@ Theory of operation. Over each new connection the subscription is asked for agai
 name, from what was received; what waits to be handed out is kept. So nothing is lost and nothing
 comes twice, whatever connection it came on.
 
+A broker sends nothing of a subscription before it has answered that. What comes before the answer is of an
+earlier visit: a session may have closed a durable subscription and opened it again while events of the
+first were still under way. They come again, in their place, so they are passed over.
+
 A durable subscription lives at one broker, its home. If that is out of reach for too long, the link goes
 to another; there the subscription is asked for with the token of its home, and lives on from what was
 received (:mod:`gapless.mobility`). If a filter change was under way, or its position not reached yet, the
@@ -297,7 +301,9 @@ class Inbox:
     # --- what the broker tells -----------------------------------------------------------------
 
     def delivered(self, notice: Delivery) -> None:
-        """Take events."""
+        """Take events; those that came before the answer are of an earlier visit of the session."""
+        if not self.is_answered:
+            return
         prefetch = self.prefetch
         prefetch.take(notice.runs)
         if self._floor:
@@ -314,7 +320,9 @@ class Inbox:
         }
 
     def told(self, notice: Started | Stalled | Progress | Gap | Ended) -> None:
-        """Take what the broker says of the subscription itself."""
+        """Take what the broker says of the subscription itself, of this visit."""
+        if not self.is_answered:
+            return
         if isinstance(notice, Ended) and notice.home is not None:
             self._move_here(notice.home)
             return
