@@ -28,7 +28,6 @@ QUICK = {
     "two attempts are committed",
     "a feeder that is not nearer",
     "reports for the missing",
-    "a relay answers",
 }
 
 
