@@ -189,7 +189,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if settings.debug:
             traceback.print_exc()
         where = "" if error.filename is None else f"{error.filename}: "
-        print_error(f"{where}{error.strerror or error}", as_json=settings.as_json)
+        print_error(
+            f"{where}{error.strerror or str(error) or type(error).__name__}",
+            as_json=settings.as_json,
+        )
         return EXIT_DISK
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")

@@ -16,13 +16,22 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gapless.core.ids import BrokerId, PubendId
-from gapless.lab.experiment import Chart, Line, Table, number, text
+from gapless.lab.experiment import Chart, Comparison, Line, Table, number, text
 from gapless.lab.points import Row
 from gapless.lab.testbed import Listener, Testbed
 from gapless.lab.watching import Asking, Feeds, NackWatch
 from gapless.overlay.neighbourhood import Topology
 
-__all__ = ["STALL_MS", "Course", "Stage", "charts_of", "course_of", "spread", "tables_of"]
+__all__ = [
+    "STALL_MS",
+    "Course",
+    "Stage",
+    "charts_of",
+    "course_of",
+    "delivered_once",
+    "spread",
+    "tables_of",
+]
 
 STALL_MS = 2_500
 """How long a failure goes unseen."""
@@ -236,6 +245,16 @@ def charts_of(
         ]
 
     return charts
+
+
+def delivered_once(rows: Sequence[Row]) -> Comparison:
+    """Hold what was delivered against the paper's title."""
+    return Comparison(
+        "all events delivered once, in order",
+        "exactly once (title)",
+        f"{min(number(row, 'delivered') for row in rows):g} %",
+        all(row["delivered"] == 100 for row in rows),
+    )
 
 
 def spread(rows: Sequence[Row], name: str, unit: str = "ms") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gapless.lab.experiment import Comparison, Experiment, number, whole
-from gapless.lab.gd import Stage, charts_of, spread, tables_of
+from gapless.lab.gd import Stage, charts_of, delivered_once, spread, tables_of
 from gapless.lab.points import Point, Row
 
 __all__ = ["EXPERIMENT"]
@@ -72,12 +72,7 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
             f"{spread(rows, 's2_worst_ms')} at worst",
             unaffected,
         ),
-        Comparison(
-            "all events delivered once, in order",
-            "exactly once (title)",
-            f"{min(number(row, 'delivered') for row in rows):g} %",
-            all(row["delivered"] == 100 for row in rows),
-        ),
+        delivered_once(rows),
     ]
 
 
