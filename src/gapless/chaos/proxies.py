@@ -16,7 +16,7 @@ import msgspec
 from gapless.core.ids import BrokerId
 from gapless.runtime.addresses import Address
 from gapless.runtime.overlays import Overlay
-from gapless.runtime.supervisor import free_ports
+from gapless.runtime.ports import HeldPorts
 
 __all__ = ["Proxies"]
 
@@ -136,14 +136,15 @@ class Proxies:
         """The connections that there are now."""
         self._seen: dict[BrokerId, dict[BrokerId, Address]] = {}
         self._servers: list[asyncio.Server] = []
+        self._held = HeldPorts(0)
         self._cut: set[tuple[BrokerId, BrokerId]] = set()
 
     async def start(self, overlay: Overlay) -> Overlay:
         """Listen in the place of every broker, for each that dials it."""
         names = [broker for broker, _ in overlay.brokers]
-        ports = free_ports(len(names))
+        self._held = HeldPorts(len(names))
         self.addresses = {
-            name: Address(HOST, port) for name, port in zip(names, ports, strict=True)
+            name: Address(HOST, port) for name, port in zip(names, self._held.ports, strict=True)
         }
         for dialler, cell in overlay.brokers:
             around = overlay.topology.neighbourhood(cell, overlay.delta + 1).all_brokers()
@@ -190,6 +191,7 @@ class Proxies:
 
     async def stop(self) -> None:
         """Close everything."""
+        self._held.let_go()
         for server in self._servers:
             server.close()
         for passage in [*self.passages]:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from gapless.client.link import Link, refusal
 from gapless.client.prefetch import Prefetch
@@ -44,6 +44,7 @@ from gapless.messages.clients import (
     Delivery,
     Ended,
     Gap,
+    Governed,
     Home,
     Order,
     PositionTuple,
@@ -54,15 +55,13 @@ from gapless.messages.clients import (
     Started,
     Subscribe,
     Subscribed,
+    Switched,
 )
 
 if TYPE_CHECKING:
     from gapless.audit.clients import ClientAudit, SubscriptionAudit
 
 __all__ = ["Inbox"]
-
-_MOVE_S: Final = 0.5
-"""How long to wait before a broker is asked again that has an old form of a subscription."""
 
 
 class Inbox:
@@ -73,7 +72,7 @@ class Inbox:
     ) -> None:
         self.name = name
         self.text = text
-        """The filter that it begins anew with, should the connection be lost."""
+        """The filter that governs in the end; it begins anew with it, should the connection be lost."""
         self.prefetch = Prefetch(settings.prefetch)
         self.half = (settings.prefetch + 1) // 2
         """When so many more could wait here, the broker may send more."""
@@ -100,6 +99,10 @@ class Inbox:
         self._earliest: set[PubendId] = set()
         """Streams that go on with the oldest that the log has: what it has lost is no gap."""
         self._acked: dict[PubendId, Tick] = {}
+        self._quiet: dict[PubendId, tuple[Tick, Tick]] = {}
+        """Where nothing comes: the place of the last that came, and how far the stream is told to be."""
+        self._earlier: tuple[Governed, ...] = ()
+        """Of a durable one: the filters before the present one, and up to where each governs."""
         self._waiters: set[asyncio.Future[None]] = set()
 
     # --- the beginning and the end -------------------------------------------------------------
@@ -217,8 +220,22 @@ class Inbox:
             settings.expiry_s,
             self._seeks,
             self._home,
+            *(((), ()) if self._home is None else self._luggage()),
         )
+        welcome = self.link.welcome
+        if self._home is not None and welcome is not None and welcome.broker != self._home.broker:
+            self._home = self._home.after_a_flight()
         self.link.ask(request, self._subscribed)
+
+    def _luggage(self) -> tuple[PositionTuple, tuple[Governed, ...]]:
+        """Return what another broker has to know of the subscription, should it go on there."""
+        acked = {**self.prefetch.starts, **self._acked}
+        self._earlier = tuple(
+            each
+            for each in self._earlier
+            if any(end > acked.get(pubend, 0) for pubend, end in each.ends)
+        )
+        return tuple(acked.items()), self._earlier
 
     def _begin(self) -> Begin:
         ticks = self.prefetch.resume_from(merged=self._settings.order is Order.TOTAL)
@@ -230,8 +247,6 @@ class Inbox:
         if isinstance(notice, Refused):
             if notice.home is not None:
                 self._move_here(notice.home)
-            elif notice.cause is Cause.TRY_LATER and self.is_started:
-                self._ask_again_later()
             else:
                 self.end(refusal(notice))
             return
@@ -242,6 +257,8 @@ class Inbox:
             return
         self._seeks = answer.seeks
         self._home = answer.home
+        if answer.filter:
+            self.text, self._earlier = answer.filter, answer.earlier
         for pubend, tick in answer.position:
             self._begin_at(pubend, tick)
         if self._audit is not None and self.link is not None and self.link.welcome is not None:
@@ -261,15 +278,6 @@ class Inbox:
         """Go on here: the subscription had moved before, and the answer that said so was lost."""
         self._home = home
         self.link_up()
-
-    def _ask_again_later(self) -> None:
-        """Ask again: this broker has not heard yet that the subscription has moved."""
-
-        def again() -> None:
-            if not self.is_over and self.link is not None and self.link.is_up:
-                self.link_up()
-
-        asyncio.get_running_loop().call_later(_MOVE_S, again)
 
     def _begin_at(self, pubend: PubendId, tick: Tick) -> None:
         if pubend not in self._floor:
@@ -319,7 +327,7 @@ class Inbox:
             pubend: tick for pubend, tick in self._floor.items() if received.get(pubend, 0) < tick
         }
 
-    def told(self, notice: Started | Stalled | Progress | Gap | Ended) -> None:
+    def told(self, notice: Started | Stalled | Progress | Gap | Ended | Switched) -> None:
         """Take what the broker says of the subscription itself, of this visit."""
         if not self.is_answered:
             return
@@ -333,6 +341,9 @@ class Inbox:
             return
         if isinstance(notice, Stalled):
             self._stalled(str(notice.pubend), notice.reason)
+            return
+        if isinstance(notice, Switched):
+            self.switched(notice.filter, notice.position)
             return
         if self._is_seeking:
             return  # it is of the place that the subscription leaves
@@ -362,6 +373,8 @@ class Inbox:
 
     def switched(self, text: str, position: PositionTuple) -> None:
         """Another filter governs after a position."""
+        if text != self.text and self._settings.durable:
+            self._earlier += (Governed(self.text, position),)
         self.text = text
         if self._audit is not None:
             self._audit.switched(text, position)
@@ -369,11 +382,25 @@ class Inbox:
     def _progressed(self, position: PositionTuple) -> None:
         """Nothing was there for us up to here: go on from there after a lost connection."""
         for pubend, tick in position:
+            if self._settings.durable:
+                self._note_quiet(pubend, tick)
             self.prefetch.begin(pubend, tick)
         if self._audit is not None:
             self._audit.progressed(position)
         if self._floor:
             self._rise()
+
+    def _note_quiet(self, pubend: PubendId, tick: Tick) -> None:
+        """If all that came is acknowledged, so is that nothing came since (MV-13).
+
+        Until then the broker keeps the log: if it dies, no other knows that nothing was there.
+        """
+        received = self.prefetch.received.get(pubend, 0)
+        came, told = self._quiet.get(pubend, (received, received))
+        last = came if told == received else received
+        self._quiet[pubend] = (last, tick)
+        if max(self._acked.get(pubend, 0), self.prefetch.starts.get(pubend, 0)) >= last:
+            self.acknowledge({pubend: tick})
 
     def _stalled(self, pubend: str, reason: str) -> None:
         """A stream stands still, or goes on; the others are as they were."""

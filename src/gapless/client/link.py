@@ -43,6 +43,7 @@ from gapless.messages.clients import (
     Refused,
     Stalled,
     Started,
+    Switched,
 )
 from gapless.wire import Farewell, Welcome
 
@@ -51,7 +52,7 @@ __all__ = ["Link", "Listener", "Numbers", "User", "refusal"]
 _FATAL: Final = {Farewell.NO_COMMON_VERSION, Farewell.NOT_EXPECTED}
 """Coming back as we are will not help."""
 
-_OF_SUBSCRIPTIONS: Final = frozenset({Delivery, Started, Stalled, Progress, Gap, Ended})
+_OF_SUBSCRIPTIONS: Final = frozenset({Delivery, Started, Stalled, Progress, Gap, Ended, Switched})
 """Notices that name a subscription and no request."""
 
 _PATIENCE_S: Final = 10.0
@@ -81,7 +82,7 @@ class Listener(Protocol):
     def delivered(self, notice: Delivery) -> None:
         """Events came."""
 
-    def told(self, notice: Started | Stalled | Progress | Gap | Ended) -> None:
+    def told(self, notice: Started | Stalled | Progress | Gap | Ended | Switched) -> None:
         """Something about the subscription itself came."""
 
 

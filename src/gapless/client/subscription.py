@@ -90,7 +90,7 @@ class Subscription:
         inbox = self._inbox
         if inbox.link is not None or inbox.is_over:
             raise ClosedError("a subscription is opened once; ask the session for another")
-        deadline = self._settings.deadline
+        deadline, wanted = self._settings.deadline, inbox.text
         try:
             async with asyncio.timeout(deadline):
                 if self._session.audit is not None:
@@ -111,7 +111,7 @@ class Subscription:
         if self._settings.durable:
             # it may be there already, with another filter
             try:
-                self.switched = await self._change_filter(inbox.text, deadline)
+                self.switched = await self._change_filter(wanted, deadline)
             except BaseException:
                 self._leave(ClosedError("the subscription was not opened"))
                 raise

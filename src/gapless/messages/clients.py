@@ -28,6 +28,8 @@ __all__ = [
     "Ended",
     "FilterSet",
     "Gap",
+    "Governed",
+    "Home",
     "HostRetired",
     "ListPartitions",
     "OpenPubend",
@@ -50,6 +52,7 @@ __all__ = [
     "Started",
     "Subscribe",
     "Subscribed",
+    "Switched",
     "Unsubscribe",
     "Unsubscribed",
     "Waiting",
@@ -167,8 +170,23 @@ class Home(msgspec.Struct, frozen=True, array_like=True):
     birth: str
     """Which subscription: names may be used twice, this is not."""
     epoch: int
-    """How often it has moved."""
+    """How often it has moved, or may have."""
     broker: BrokerId
+
+    def after_a_flight(self) -> Home:
+        """Return what a client shows from now on that has asked another broker, answered or not.
+
+        Whoever made the subscription for it then, and was left, is not to win over its home later:
+        that has gone on, perhaps with another filter.
+        """
+        return Home(self.birth, self.epoch + 1, self.broker)
+
+
+class Governed(msgspec.Struct, frozen=True, array_like=True):
+    """A filter that another one has followed, and up to where it governs each pubend (R47)."""
+
+    filter: str
+    ends: PositionTuple
 
 
 class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -188,6 +206,10 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     seek do not count."""
     home: Home | None = None
     """Where a durable one lives, as far as its client knows; elsewhere it goes on from ``begin``."""
+    acked: PositionTuple = ()
+    """Of one with a home: what its client has acknowledged, above which a new home keeps the logs."""
+    earlier: tuple[Governed, ...] = ()
+    """Of one with a home: the filters before this one that govern some of what is not acknowledged."""
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True):
@@ -207,6 +229,10 @@ class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """How often an operator has moved it; a client says so when it comes back with a position."""
     home: Home | None = None
     """Of a durable one: where it lives from now on."""
+    filter: str = ""
+    """Of a durable one: its filter, which may be another than was asked with."""
+    earlier: tuple[Governed, ...] = ()
+    """Of a durable one: the filters before that, which its client takes along if it has to flee."""
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -300,6 +326,14 @@ class FilterSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The position of the change."""
 
     request: int
+    position: PositionTuple
+
+
+class Switched(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """An operator has changed the filter of a subscription: the new one governs after a position."""
+
+    subscription: str
+    filter: str
     position: PositionTuple
 
 

@@ -68,7 +68,11 @@ class Homes:
             return
         self._store(move, peer)
         for subscription in self._born(move.birth):
-            if (subscription.epoch, self._context.identity.broker) < move.rank:
+            if move.home == self._context.identity.broker:
+                # a crash took back what was told already: that it had come here again
+                subscription.epoch = max(subscription.epoch, move.epoch)
+                subscription.dirty = True
+            elif (subscription.epoch, self._context.identity.broker) < move.rank:
                 self._let_go(subscription, move)
 
     def _born(self, birth: str) -> list[Subscription]:

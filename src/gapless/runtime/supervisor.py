@@ -19,7 +19,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +36,7 @@ from gapless.runtime.addresses import PORT, Address
 from gapless.runtime.backoff import Backoff
 from gapless.runtime.config import LogConfig
 from gapless.runtime.overlays import Overlay, load_overlay
+from gapless.runtime.ports import HeldPorts
 from gapless.runtime.process import Ready
 from gapless.runtime.toml import toml_text
 
@@ -47,7 +47,6 @@ __all__ = [
     "Stage",
     "StartError",
     "Supervisor",
-    "free_ports",
     "supervise",
 ]
 
@@ -192,7 +191,10 @@ class Supervisor:
         self._on_event = on_event
         self._stopping = False
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
-        self.overlay = _placed(overlay, host, port)
+        count = len(overlay.brokers)
+        self._held = HeldPorts(0 if port else count)
+        ports = _ports_from(port, count) if port else self._held.ports
+        self.overlay = _placed(overlay, host, ports)
         self.brokers = [
             BrokerProcess(name, cell, self.overlay.addresses[name], self.data / name)
             for name, cell in self.overlay.brokers
@@ -250,6 +252,7 @@ class Supervisor:
                 await task
             if broker.stage is not Stage.FAILED:
                 self._tell(broker, Stage.STOPPED, "")
+        self._held.let_go()
 
     def kill(self, name: BrokerId) -> None:
         """Kill a broker's process at once, to see what then happens."""
@@ -383,26 +386,17 @@ class Supervisor:
         return toml_text(values)
 
 
-def _placed(overlay: Overlay, host: str, port: int) -> Overlay:
+def _placed(overlay: Overlay, host: str, ports: Sequence[int]) -> Overlay:
     """Give an address to every broker that has none."""
     names = [name for name, _ in overlay.brokers]
-    ports = [port + place for place in range(len(names))] if port else free_ports(len(names))
-    if ports[-1] > 65_535:
-        raise UsageError(f"{len(names)} brokers do not fit above port {port}; take a lower one")
     given = {name: Address(host, each) for name, each in zip(names, ports, strict=True)}
     return msgspec.structs.replace(overlay, addresses={**given, **overlay.addresses})
 
 
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody uses now."""
-    with contextlib.ExitStack() as stack:
-        found = []
-        for _ in range(count):
-            taken = stack.enter_context(socket.socket())
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            taken.bind(("127.0.0.1", 0))
-            found.append(taken.getsockname()[1])
-        return found
+def _ports_from(port: int, count: int) -> list[int]:
+    if port + count - 1 > 65_535:
+        raise UsageError(f"{count} brokers do not fit above port {port}; take a lower one")
+    return [port + place for place in range(count)]
 
 
 def _fate(code: int) -> str:

@@ -67,6 +67,14 @@ class SubscriptionChecker:
         """Return where the client is: what it would resume from."""
         return tuple((pubend, view.cursor) for pubend, view in self.views.items() if view.begun)
 
+    def acknowledged(self) -> PositionTuple:
+        """Return up to where the client has acknowledged each stream that has begun for it."""
+        return tuple(
+            (pubend, max(view.base, self.acked.get(pubend, 0)))
+            for pubend, view in self.views.items()
+            if view.begun
+        )
+
     def _view(self, pubend: PubendId) -> View | None:
         view = self.views.get(pubend)
         if view is None:

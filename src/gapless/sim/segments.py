@@ -122,6 +122,11 @@ class View:
         return self.known or self.first is not None
 
     @property
+    def last_seen(self) -> int:
+        """The last tick that came, 0 if none did."""
+        return self.seen[-1] if self.seen else 0
+
+    @property
     def is_between_filters(self) -> bool:
         """Whether an earlier filter governs what has not come yet."""
         return any(end > self.cursor for end, _ in self.segments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gapless.core.ids import BrokerId
 from gapless.messages.clients import (
     Ack,
     Begin,
@@ -14,6 +15,7 @@ from gapless.messages.clients import (
     Ended,
     FilterSet,
     Gap,
+    Governed,
     Home,
     Order,
     PositionTuple,
@@ -74,10 +76,12 @@ class Subscriber(Client):
         self._resuming = False
         self._asked_begins: list[Begin] = []
         """Where it was asked to begin since it was last answered."""
-        self._erased = 0
-        """How often its record had been erased where it is, when it came there or was answered."""
+        self._erased: dict[BrokerId, int] = {}
+        """By broker how often its record had been erased there when it was answered or first came."""
         self._home: Home | None = None
         """Of a durable one: where it lives, as far as was told."""
+        self._earlier: tuple[Governed, ...] = ()
+        """Of a durable one: its filters before the present one, as far as they matter."""
         self._change: SetFilter | None = None
         self._change_asked = 0
         """How often the present filter change was asked for."""
@@ -111,15 +115,20 @@ class Subscriber(Client):
 
     @property
     def _may_flee(self) -> bool:
-        """Whether a durable subscription can go on elsewhere: one filter governs all that comes."""
-        between = any(view.is_between_filters for view in self.checker.views.values())
-        idle = self._ending is None and not self.checker.changing and not between
+        """Whether a durable subscription can go on elsewhere: all its filters are known."""
+        idle = self._ending is None and not self.checker.changing
         return self._home is not None and idle and bool(self.checker.position())
 
     def _go_to(self, host: Host) -> None:
-        if host is not self.host:
-            self.host = host
-            self._erased = self.truth.erased[host.broker, self.checker.name]
+        self.host = host
+        self._erased.setdefault(host.broker, self._erasures())
+
+    @property
+    def _is_at_home(self) -> bool:
+        return self._home is not None and self._home.broker == self.host.broker
+
+    def _erasures(self) -> int:
+        return self.truth.erased[self.host.broker, self.checker.name]
 
     def connected(self) -> None:
         """Subscribe, or go on from the own position."""
@@ -141,6 +150,9 @@ class Subscriber(Client):
             text = self.checker.filter
             self._change = None
             self.checker.began_anew()
+        home, earlier = self._home, self._what_governed()
+        if home is not None and not self._is_at_home:
+            self._home = home.after_a_flight()
         self.ask(
             Subscribe(
                 self._subscribing,
@@ -151,14 +163,24 @@ class Subscriber(Client):
                 self.checker.order,
                 self._credit,
                 self.world.options.expiry_s,
-                home=self._home,
+                home=home,
+                acked=self.checker.acknowledged() if home is not None else (),
+                earlier=earlier,
             )
+        )
+
+    def _what_governed(self) -> tuple[Governed, ...]:
+        """Return the filters before the present one that govern what is not acknowledged."""
+        acked = dict(self.checker.acknowledged())
+        return tuple(
+            each
+            for each in self._earlier
+            if any(end > acked.get(pubend, 0) for pubend, end in each.ends)
         )
 
     def _resume_begin(self) -> Begin:
         checker, options = self.checker, self.world.options
-        at_home = self._home is not None and self._home.broker == self.host.broker
-        forgetful = self.durable and self._answered and checker.may_forget and at_home
+        forgetful = self._answered and checker.may_forget and self._is_at_home
         if forgetful and self.random.random() < options.amnesia:
             checker.forgot()
             return LATEST
@@ -177,6 +199,7 @@ class Subscriber(Client):
             self.checker.stalled(notice.pubend, notice.reason)
         elif isinstance(notice, Progress):
             self.checker.progressed(notice.position)
+            self._ack_silence(notice.position)
         elif isinstance(notice, Gap):
             self.checker.gap(notice.pubend, notice.low, notice.high)
         elif isinstance(notice, Subscribed):
@@ -226,6 +249,13 @@ class Subscriber(Client):
             position = tuple(each for each in position if self.random.random() < 0.5)
         self._acknowledge(position)
 
+    def _ack_silence(self, position: PositionTuple) -> None:
+        """Acknowledge that nothing came, where all that came before is acknowledged."""
+        acked, views = dict(self.checker.acknowledged()), self.checker.views
+        if self.durable:
+            quiet = (each for each in position if views[each[0]].last_seen <= acked[each[0]])
+            self._acknowledge(tuple(quiet))
+
     def _acknowledge(self, position: PositionTuple) -> None:
         if position and self._ending is None and self._seek is None:
             for pubend, tick in position:
@@ -240,16 +270,16 @@ class Subscriber(Client):
         if notice.request != self._subscribing:
             return
         self._subscribing = 0
-        self._home = notice.home
-        erased = self.truth.erased[self.host.broker, self.checker.name]
-        if self._answered and erased > self._erased:
+        erased, was_home = self._erasures(), self._is_at_home
+        self._home, self._earlier = notice.home, notice.earlier
+        if was_home and erased > self._erased.get(self.host.broker, erased):
             self.checker.expired(self._first_begin(), notice.position)
         elif self._resuming:
             self.checker.resumed(notice.position)
         else:
             self.checker.begun(self._begin, notice.position)
         self._answered = True
-        self._erased = erased
+        self._erased = {self.host.broker: erased}
         self._asked_begins.clear()
         if self._change is not None:
             self._ask_change()
@@ -273,8 +303,6 @@ class Subscriber(Client):
             self._seek = None
         elif notice.request == self._subscribing and notice.home is not None:
             self._follow(notice.home)
-        elif notice.request == self._subscribing and notice.cause is Cause.TRY_LATER:
-            self.drop()
         elif notice.request == self._subscribing:
             self.world.violate("refused", f"{self.name}: subscription refused: {notice.reason}")
         elif self._ending is not None and notice.request == self._ending.request:
@@ -297,6 +325,8 @@ class Subscriber(Client):
     def _filter_set(self, notice: FilterSet) -> None:
         if self._change is not None and notice.request == self._change.request:
             self._change = None
+            if self.durable:
+                self._earlier += (Governed(self.checker.old_filter, notice.position),)
             self.checker.change_done(notice.position, exact=self._change_asked == 1)
 
     def seek(self, begin: Begin) -> None:

@@ -118,6 +118,7 @@ Notice: TypeAlias = (
     | clients.Gap
     | clients.Ended
     | clients.FilterSet
+    | clients.Switched
     | clients.Unsubscribed
     | clients.ReadPart
     | clients.HostRetired

@@ -123,12 +123,10 @@ class Calls:
             refused = Refused(call.request, reason, Cause.ELSEWHERE, home.broker, home)
             self._context.tell(client, refused)
             return
-        if found is not None and call.home is not None and self._is_outdated(found, call):
-            reason = (
-                f"this broker has the subscription {call.subscription!r} as it was before it moved; "
-                f"try its home {call.home.broker}, or again later"
-            )
-            self._refuse(client, call.request, reason, Cause.TRY_LATER)
+        texts = (call.filter, *(each.filter for each in call.earlier))
+        filters = [self._filter(client, call.request, text) for text in texts]
+        wanted = filters[0]
+        if wanted is None or None in filters:
             return
         if found is not None:
             if self._is_older(client, found):
@@ -136,15 +134,12 @@ class Calls:
                 self._refuse(client, call.request, reason, Cause.TAKEN_OVER)
                 return
             self._tell_taken_over(found, client)
-        if found is not None and found.durable:
+        if found is not None and found.durable and not _is_outdated(found, call, wanted):
             self.disconnect(found)
             if call.home is not None and found.epoch < call.home.epoch:
                 found.epoch = call.home.epoch + 1  # it was home before, and is again
                 self._host.save(found, _nothing)
             self._connect(found, client, call)
-            return
-        wanted = self._filter(client, call.request, call.filter)
-        if wanted is None:
             return
         if found is not None:
             self.end(found)
@@ -154,8 +149,12 @@ class Calls:
         found = self._host.subscriptions.get(call.subscription)
         if not 0 < len(call.subscription) <= _NAME_MAX:
             return f"a subscription's name has 1 to {_NAME_MAX} characters"
-        if any(tick < 0 for _, tick in call.begin.position):
+        places = (call.begin.position, call.acked, *(each.ends for each in call.earlier))
+        if any(tick < 0 for position in places for _, tick in position):
             return NEGATIVE
+        most = self._context.parameters.segments_max
+        if len(call.earlier) > most:
+            return f"{len(call.earlier)} earlier filters are too many; {most} may be (segments_max)"
         if call.credit < 0:
             return f"credit cannot be negative ({call.credit})"
         if found is not None and found.durable != call.durable:
@@ -168,12 +167,6 @@ class Calls:
             )
         return None
 
-    def _is_outdated(self, found: Subscription, call: Subscribe) -> bool:
-        """Say whether a subscription has not heard that it moved, and has filters of before that."""
-        assert call.home is not None
-        same = len(found.segments) == 1 and found.newest.filter == Filter(call.filter)
-        return found.epoch < call.home.epoch and not same
-
     def _begin(self, client: str, call: Subscribe, wanted: Filter) -> None:
         """Make a subscription; a durable one counts from when it is on disk (R46)."""
         host = self._host
@@ -182,18 +175,28 @@ class Calls:
             call.subscription,
             durable=call.durable,
             order=call.order,
-            begin=call.begin,
+            begin=_kept_from(call),
             expiry_s=call.expiry_s,
         )
         host.subscriptions[made.name] = made
         if made.durable:
             made.birth, made.epoch = self._origin(call.home)
+        if call.home is not None:
+            self._bring(made, call)
         host.own(host.make_segment(made, wanted))
         self._connect(made, client, call)
         if made.durable:
             host.save(made, lambda: self._is_stored(made))
         else:
             host.look_at_all(made)
+
+    def _bring(self, made: Subscription, call: Subscribe) -> None:
+        """Take over what a subscription was told and asked for where it lived before."""
+        made.seeks = call.seeks
+        for each in call.earlier:
+            segment = self._host.make_segment(made, Filter(each.filter))
+            segment.owed_from = self._host.leaf.time
+            made.brought.append((segment, dict(each.ends)))
 
     def _origin(self, home: Home | None) -> tuple[str, int]:
         """Return which subscription is made: a new one, or one that has moved here by force (MV-13)."""
@@ -209,9 +212,13 @@ class Calls:
         return [each for each in self._host.subscriptions.values() if each.durable]
 
     def _is_stored(self, subscription: Subscription) -> None:
-        if not subscription.ended:
-            self._host.look_at_all(subscription)
-            self._host.touch(subscription)
+        if subscription.ended:
+            return
+        self._host.look_at_all(subscription)
+        if subscription.answer is not None:
+            # its client may be beyond what it has acknowledged
+            self._resume_strands(subscription, subscription.answer.begin, subscription.answer.seeks)
+        self._host.touch(subscription)
 
     def _connect(self, subscription: Subscription, client: str, call: Subscribe) -> None:
         """Give a subscription to a client and go on from where that is (R50)."""
@@ -225,7 +232,7 @@ class Calls:
         host.own(subscription.newest)
         wait = us(ms=self._context.parameters.attach_timeout_ms)
         timer = self._context.after(wait, subscription.give_answer)
-        subscription.answer = Answer(call.request, timer)
+        subscription.answer = Answer(call.request, call.begin, call.seeks, timer)
         self._resume_strands(subscription, call.begin, call.seeks)
         host.touch(subscription)
 
@@ -363,7 +370,7 @@ class Calls:
             strand = found.strands.get(pubend)
             if strand is None:
                 continue
-            if strand.sought and tick > strand.last_told:
+            if strand.sought and tick > max(strand.last_told, found.progress.noted(pubend)):
                 self._context.mark("acknowledgement from before a seek")
                 continue
             strand.acknowledge(tick)
@@ -409,6 +416,29 @@ def sought(begin: Begin, strand: Strand) -> Tick | None:
             return 0
         case BeginKind.TIME:
             return max(0, begin.clock - 1)
+
+
+def _is_outdated(found: Subscription, call: Subscribe, wanted: Filter) -> bool:
+    """Say whether a subscription has not heard that it moved, and has filters of before that."""
+    if call.home is None or found.epoch >= call.home.epoch:
+        return False
+    texts = [each.filter for each in call.earlier]
+    return found.newest.filter != wanted or texts != [each.text for each in found.segments[:-1]]
+
+
+def _kept_from(call: Subscribe) -> Begin:
+    """Return from where on logs are kept for a new subscription: one that moves keeps what is owed.
+
+    Its client may have seen more than it has acknowledged. Should it forget what it has seen, that
+    comes again, as it would have at the old home.
+    """
+    if call.home is None or call.begin.kind is not BeginKind.POSITION:
+        return call.begin
+    acked = dict(call.acked)
+    position = (
+        (pubend, min(tick, acked.get(pubend, tick))) for pubend, tick in call.begin.position
+    )
+    return Begin(BeginKind.POSITION, tuple(position))
 
 
 def _taken_over(name: str) -> str:

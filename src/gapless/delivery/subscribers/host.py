@@ -197,6 +197,7 @@ class SubscriberHost:
         placed = [pubend for pubend, _ in begin.position if begin.kind is BeginKind.POSITION]
         for pubend in sorted({*self._offers, *placed}):
             self.look_at(subscription, pubend)
+        subscription.brought = []  # every strand that has a place has taken it over
 
     def look_at(
         self, subscription: Subscription, pubend: PubendId, *, is_news: bool = False
@@ -231,6 +232,7 @@ class SubscriberHost:
         begin = subscription.begin
         position = dict(begin.position)
         if begin.kind is BeginKind.POSITION and pubend in position:
+            strand.bring(subscription.brought)
             strand.begin_in_past(position[pubend])
         elif begin.kind is BeginKind.EARLIEST:
             strand.begin_in_past(None)

@@ -3,6 +3,9 @@
 A client resumes from what it has received. Where nothing matches for long, that would stay behind
 until the log no longer has it, and who comes back would be told of a gap in which nothing was. So the
 client is told now and then up to where it was sent everything: it goes on from there.
+
+The client of a durable subscription acknowledges that like an event. Until it has, the log is kept for
+it: its broker may die with the notice, and then nobody else knows that nothing was there.
 """
 
 from __future__ import annotations
@@ -47,6 +50,10 @@ class ProgressNews:
             self._timer = None
         self._seen.clear()
         self._noted.clear()
+
+    def noted(self, pubend: PubendId) -> Tick:
+        """Return how far the client was told that a quiet stream is; 0 if it was not."""
+        return self._noted.get(pubend, 0)
 
     def _wait(self) -> None:
         context = self._subscription.host.context

@@ -1,8 +1,8 @@
 """What a subscriber host reports to pubends: that it wants them, and up to where no more (R52).
 
 The tick of a report is the least of the horizon and of what the strands still need. What a durable
-subscription needs no more is on disk before a report says so; silence that followed what its client
-has acknowledged counts as acknowledged, or a quiet subscription would keep a log for ever.
+subscription needs no more is on disk before a report says so. Its client also acknowledges that nothing
+came (:mod:`.progress`), or a quiet subscription would keep a log for ever.
 
 Holds are looked after here too: raised as clients acknowledge, refreshed so that the pubend knows
 they are wanted, and released when reports keep the log for their strands (R49).
@@ -70,9 +70,9 @@ class Reporting:
         for strand in subend.strands.values():
             if strand.is_up_to_date:
                 continue  # as are nearly all, and there may be thousands
-            needed = strand.needed
-            if needed is not None and needed < floor:
-                floor = needed
+            awaited = strand.waited_for
+            if awaited is not None and awaited < floor:
+                floor = awaited
         return floor
 
     def save_acknowledgements(self) -> None:
@@ -82,7 +82,6 @@ class Reporting:
             if not subscription.durable or not subscription.stored:
                 continue
             for strand in subscription.strands.values():
-                strand.acknowledge_silence()
                 subscription.dirty |= strand.acked - strand.acked_stored > lag
             if subscription.dirty:
                 subscription.dirty = False

@@ -38,6 +38,7 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         segment.owed_from = each.time
         stored.append((segment, each))
     host.own(made.newest)
+    made.brought = _brought(record, stored)
     acked, sought = dict(record.acked), dict(record.sought)
     for pubend, base in record.base:
         strand = _strand(made, pubend, base, stored)
@@ -50,6 +51,19 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         strand.from_oldest = pubend in record.oldest
         strand.become(State.AWAY)
     return made
+
+
+def _brought(
+    record: SubscriptionRecord, stored: list[tuple[Segment, SegmentRecord]]
+) -> list[tuple[Segment, dict[PubendId, Tick]]]:
+    """Return which filters had ended elsewhere on streams that have not begun here."""
+    begun = {pubend for pubend, _ in record.base}
+    placed = {pubend for pubend, _ in record.begin.position} - begun
+    return [
+        (segment, ends)
+        for segment, each in stored[:-1]
+        if (ends := {pubend: end for pubend, end in each.ends if pubend in placed})
+    ]
 
 
 def _strand(

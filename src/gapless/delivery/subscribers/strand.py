@@ -185,6 +185,14 @@ class Strand:
         segments += [self.segment] if self.next is None else [self.segment, self.next]
         return any(self.subscription.host.meets(self.pubend, each) for each in segments)
 
+    def bring(self, ended: list[tuple[Segment, dict[PubendId, Tick]]]) -> None:
+        """Take over which filters have ended where its subscription lived before."""
+        for segment, ends in ended:
+            end = ends.get(self.pubend, 0)
+            if end > 0:
+                self.course.append((segment, end))
+                self.switched_at = end
+
     def prune(self) -> None:
         """Forget segments whose last tick will not be asked for again.
 
@@ -477,14 +485,20 @@ class Strand:
             return None
         return max(self.kept_from, self.given_up)
 
+    @property
+    def waited_for(self) -> Tick | None:
+        """Up to where reports may go, as far as this strand is concerned; None if that is far.
+
+        One that is live has read what its hold was for. Reports wait for its client, whose
+        acknowledgements would else stay behind them for ever, and the hold could not go.
+        """
+        if self.state is State.LIVE and self.holding.is_safe:
+            return max(self.kept_from, self.subend.reported or 0)
+        return self.needed
+
     def acknowledge(self, tick: Tick) -> None:
         """The client needs no more what is up to a tick."""
         self.acked = max(self.acked, min(tick, self.told))
-
-    def acknowledge_silence(self) -> None:
-        """If all that was told is acknowledged, so is the silence behind it."""
-        if (self.is_live or self.reads_log) and self.last_told <= self.acked:
-            self.acked = max(self.acked, self.told)
 
     def give_up(self, tick: Tick) -> None:
         """Keep the log no more up to a tick: it is under pressure, and others wait (R58)."""

@@ -30,12 +30,14 @@ from gapless.messages.clients import (
     Delivery,
     FilterSet,
     Gap,
+    Governed,
     Home,
     Order,
     PositionTuple,
     Refused,
     Started,
     Subscribed,
+    Switched,
     Waiting,
 )
 from gapless.messages.records import SegmentRecord, SubscriptionRecord
@@ -51,6 +53,9 @@ class Answer(msgspec.Struct):
     """A call that returns when all strands that can have begun."""
 
     request: int
+    begin: Begin
+    """Where the client that asked goes on."""
+    seeks: int
     timer: Timer | None = None
     is_due: bool = False
     """Whether it is given as soon as the subscription is on disk, begun or not."""
@@ -97,6 +102,9 @@ class Subscription:
         self.credit = 0
         self.segments: list[Segment] = []
         """Those that govern some tick of some strand, oldest first; the last is the newest."""
+        self.brought: list[tuple[Segment, dict[PubendId, Tick]]] = []
+        """Filters that had ended where it lived before, and up to where each governs: until it has
+        strands, which know that themselves."""
         self.strands: dict[PubendId, Strand] = {}
         self.answer: Answer | None = None
         self.change: Change | None = None
@@ -166,7 +174,7 @@ class Subscription:
         for part in runs.take(self.host.context.parameters.frame_events_max):
             self._say(Delivery(self.name, part))
 
-    def _say(self, notice: Delivery | Gap | Started | Subscribed) -> None:
+    def _say(self, notice: Delivery | Gap | Started | Subscribed | Switched) -> None:
         assert self.client is not None
         self.host.context.tell(self.client, notice)
 
@@ -298,9 +306,21 @@ class Subscription:
             if strand.settled and strand.untold:
                 strand.untold, self.dirty = False, True
         self.told = True
-        self._say(Subscribed(answer.request, self.position(), waiting, self.seeks, self.home))
+        self._say(self._subscribed(answer.request, waiting))
         self.progress.begin()
         self.drain()
+
+    def _subscribed(self, request: int, waiting: tuple[Waiting, ...]) -> Subscribed:
+        if not self.durable:
+            return Subscribed(request, self.position(), waiting)
+        earlier = tuple(
+            Governed(segment.text, tuple(ends))
+            for segment in self.segments[:-1]
+            if (ends := [end for end in self._ends_of(segment) if end[1] > 0])
+        )
+        return Subscribed(
+            request, self.position(), waiting, self.seeks, self.home, self.newest.text, earlier
+        )
 
     def reason(self, strand: Strand) -> str:
         """Say why a strand has not begun."""
@@ -418,6 +438,8 @@ class Subscription:
             change.timer.cancel()
         position = self._switch_position(repeated=change.repeated)
         self.host.context.tell(change.asker, FilterSet(change.request, position))
+        if self.client not in {change.asker, None}:
+            self._say(Switched(self.name, self.newest.text, position))
         self.review_segments()
         for pubend in [*self.strands]:
             self.host.look_at(self, pubend)  # the filter that was left may have been the only one
@@ -468,13 +490,17 @@ class Subscription:
 
     def _segment_record(self, segment: Segment) -> SegmentRecord:
         assert segment.owed_from is not None
-        ends = []
+        return SegmentRecord(segment.text, segment.owed_from, tuple(self._ends_of(segment)))
+
+    def _ends_of(self, segment: Segment) -> list[tuple[PubendId, Tick]]:
+        """Return up to where a filter governs each stream that it governs no more."""
+        ends = [end for each, places in self.brought if each is segment for end in places.items()]
         for pubend, strand in self.strands.items():
             if strand.base is not None and segment not in {strand.segment, strand.next}:
                 # 0: it has governed nothing there that will be asked for again
                 ended = [end for each, end in strand.course if each is segment]
                 ends.append((pubend, ended[0] if ended else 0))
-        return SegmentRecord(segment.text, segment.owed_from, tuple(ends))
+        return ends
 
     # --- segments ------------------------------------------------------------------------------
 
@@ -489,6 +515,7 @@ class Subscription:
                 self.host.disown(segment)
         used = {id(each.segment) for each in strands} | {id(each.next) for each in strands}
         used |= {id(segment) for each in strands for segment, _ in each.course}
+        used |= {id(segment) for segment, _ in self.brought}
         self.segments = [
             segment
             for segment in self.segments

@@ -1,0 +1,70 @@
+"""Ports that are held for brokers of this computer."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from gapless.runtime.ports import HeldPorts
+
+
+def listen(port: int) -> socket.socket:
+    """Listen at a port as a broker does."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind(("127.0.0.1", port))
+        made.listen()
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def test_a_broker_can_listen_where_a_port_is_held_for_it() -> None:
+    held = HeldPorts(3)
+    listeners = [listen(port) for port in held.ports]
+    assert len({each.getsockname() for each in listeners}) == 3
+    for each in listeners:
+        each.close()
+    held.let_go()
+
+
+def test_nobody_else_is_given_a_port_that_is_held() -> None:
+    # without a holder the very next who asks may get it
+    held = HeldPorts(1)
+    others = []
+    for _ in range(200):
+        others.append(socket.socket())
+        others[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        others[-1].bind(("127.0.0.1", 0))
+    assert held.ports[0] not in {each.getsockname()[1] for each in others}
+    for each in others:
+        each.close()
+    held.let_go()
+
+
+def test_a_second_listener_is_still_refused() -> None:
+    held = HeldPorts(1)
+    first = listen(held.ports[0])
+    with pytest.raises(OSError, match="in use"):
+        listen(held.ports[0])
+    first.close()
+    held.let_go()
+
+
+async def _refused(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionRefusedError:
+        return True
+    writer.close()
+    return False
+
+
+def test_where_nobody_listens_yet_a_client_is_refused() -> None:
+    held = HeldPorts(1)
+    assert asyncio.run(_refused(held.ports[0]))
+    held.let_go()
