@@ -11,10 +11,14 @@ import msgspec
 from gapless.audit.options import AuditOptions
 from gapless.core.errors import UsageError
 
-__all__ = ["DEADLINE_S", "Backoff", "Options", "Unset", "chosen"]
+__all__ = ["DEADLINE_S", "FLEE_AFTER_S", "Backoff", "Options", "Unset", "chosen"]
 
 DEADLINE_S: Final = 30.0
 """How long a call may take, unless the session or the call says otherwise."""
+
+
+FLEE_AFTER_S: Final = 5.0
+"""How long a durable subscription waits for its broker: a restart is over by then, a death is not."""
 
 
 class Unset(msgspec.Struct, frozen=True):
@@ -65,7 +69,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     connect_deadline: float | None = 10.0
     """How long the first connection may take; later ones are tried for ever."""
     backoff: Backoff = Backoff()
-    flee_after: float | None = None
+    flee_after: float | None = FLEE_AFTER_S
     """How long the broker of a durable subscription may be out of reach before that goes on at another;
     None: it waits for its broker."""
     audit: AuditOptions | None = None

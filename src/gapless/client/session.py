@@ -22,7 +22,7 @@ from gapless.audit.options import AuditOptions
 from gapless.client.addresses import Address, parse_addresses
 from gapless.client.event import Event
 from gapless.client.link import Link, Numbers
-from gapless.client.options import DEADLINE_S, Backoff, Options, Unset, chosen
+from gapless.client.options import DEADLINE_S, FLEE_AFTER_S, Backoff, Options, Unset, chosen
 from gapless.client.position import pubend_id
 from gapless.client.publisher import INFLIGHT_MAX, Publisher
 from gapless.client.reading import read_log
@@ -64,7 +64,7 @@ def connect(
     deadline: float | None = DEADLINE_S,
     connect_deadline: float | None = 10.0,
     backoff: Backoff = Backoff(),  # noqa: B008
-    flee_after: float | None = None,
+    flee_after: float | None = FLEE_AFTER_S,
     audit: AuditOptions | str | Path | None = None,
 ) -> Session:
     """Return a session with the brokers at ``gapless://host:port,host:port``, to be entered.

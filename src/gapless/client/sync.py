@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, Self
 from gapless.audit.options import AuditOptions
 from gapless.client.batches import Receipt
 from gapless.client.event import Event
-from gapless.client.options import DEADLINE_S, Backoff, Unset
+from gapless.client.options import DEADLINE_S, FLEE_AFTER_S, Backoff, Unset
 from gapless.client.portal import Portal
 from gapless.client.position import Position
 from gapless.client.publisher import INFLIGHT_MAX, EventLike, Publisher
@@ -48,7 +48,7 @@ def connect_sync(
     deadline: float | None = DEADLINE_S,
     connect_deadline: float | None = 10.0,
     backoff: Backoff = Backoff(),  # noqa: B008
-    flee_after: float | None = None,
+    flee_after: float | None = FLEE_AFTER_S,
     audit: AuditOptions | str | Path | None = None,
 ) -> SyncSession:
     """Return a session whose calls wait, to be entered with ``with``. See :func:`gapless.connect`.

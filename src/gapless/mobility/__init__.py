@@ -4,17 +4,15 @@ Theory of operation
 -------------------
 A durable subscription lives at one broker, its *home*, which keeps the log for it. Its client gets a
 token from there: which subscription it is, and how often it has moved. If the home does not answer, the
-client goes to any other broker with token, filter and its own position. That broker makes the
-subscription anew from the position, with the next *epoch*, durable before it is told; what lies between
-is read from the logs (R48). Then it lets all brokers know (:mod:`.homes`), and whoever has the
-subscription with a lesser epoch drops it.
+client goes to any other broker with token, filters, its own position, and what it has acknowledged. That
+broker makes the subscription anew from the position, with the next *epoch*, durable before it is told;
+what lies between is read from the logs (R48), which are kept from what is acknowledged on. Then it lets
+all brokers know (:mod:`.homes`), and whoever has the subscription with a lesser epoch drops it. Every
+attempt of a client counts as an epoch, so that a broker it has left does not win over its home.
 
 In which order matters. The old home, dead or alive, keeps the log from where its client has
 acknowledged. So the new one says that it is home only when every log is held for the subscription there
 too; until then both keep it, and nothing is released in between (run 20 of the rules).
-
-Seeds still show events lost, and logs released too early, around such moves. Until the causes are found
-clients flee only on demand.
 
 Invariants: of the homes of one subscription that know of each other only the one with the greatest
 epoch runs it; a client's position decides what it gets, never what a home believes; a name that another
