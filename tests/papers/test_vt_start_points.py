@@ -89,7 +89,7 @@ def test_a_subscription_that_starts_with_any_message_misses_those_that_were_filt
     """4.1.8: "there is no guarantee a later message will not be filtered out"."""
 
     def start_now(subend: Subend, low: Tick, _time: VirtualTime | None) -> None:
-        for strand in [*subend._waiting.values()]:
+        for strand in [*subend.crew.waiting.values()]:
             strand.offer_start(low, VirtualTime(2**62, 0))
 
     with (

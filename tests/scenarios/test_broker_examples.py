@@ -165,7 +165,7 @@ def start_where_the_stream_is() -> ExitStack:
     """Take R44 (1) and (2) out: whoever is fed starts, whatever the regime says."""
 
     def start_at_once(subend: Subend, low: Tick, _time: VirtualTime | None) -> None:
-        for strand in [*subend._waiting.values()]:
+        for strand in [*subend.crew.waiting.values()]:
             strand.offer_start(low, VirtualTime(2**62, 0))
 
     stack = ExitStack()

@@ -33,9 +33,8 @@ from gapless.delivery.istream import Account, Stream
 from gapless.delivery.knowledge import cut
 from gapless.delivery.regimes import Regimes
 from gapless.delivery.requests import Errand, Requests
-from gapless.delivery.subscribers.states import State
+from gapless.delivery.subscribers.crew import Crew
 from gapless.delivery.subscribers.strand import Strand
-from gapless.messages.clients import Order
 from gapless.messages.requests import ReadReply
 from gapless.messages.streams import (
     AckExpected,
@@ -96,8 +95,7 @@ class Subend:
         self.join = join
         self.number = number
         """Names it among the subends of its host."""
-        self.strands: dict[str, Strand] = {}
-        """By subscription, whatever their state."""
+        self.crew = Crew()
         self.reported: Tick | None = None
         """The greatest tick that this host has reported in this life."""
         self.listed_after: Tick | None = None
@@ -117,19 +115,6 @@ class Subend:
         self._due: Timer | None = None
         self._wanted_regime: tuple[int, int] | None = None
         """A regime that was asked for, and when to ask again."""
-        self._waiting: dict[str, Strand] = {}
-        self._early: dict[str, Strand] = {}
-        """Those that begin where the pubend says that it knew of them."""
-        self._live: dict[str, Strand] = {}
-        self._attentive: dict[str, Strand] = {}
-        self._merging: dict[str, Strand] = {}
-        """Those in total order."""
-        self._changing: dict[str, Strand] = {}
-        """Those whose next filter waits to take over."""
-        self._coverage: tuple[VirtualTime, int] | None = None
-        """A virtual time that was enough for all that were live, and after how many changes."""
-        self._changes = 0
-        """Counts what was registered; a thousand strands are not asked about every piece."""
         self._version = 0
         """The greatest announcement version of what was handed over."""
         self._reading: Errand | None = None
@@ -137,8 +122,6 @@ class Subend:
         """Asks the pubend since when it knew of this host."""
         self._fed_at: Tick | None = None
         """Where the stream would begin if the pubend did not know more."""
-        self._turn = 0
-        """Counts who became live: an answer to an older question may lack somebody."""
         self._closed = False
         self.fault = ""
         """Why the stream stands still though it is fed: its log cannot be read there (P8)."""
@@ -146,6 +129,11 @@ class Subend:
         """The lowest tick that could not be read."""
 
     # --- what others ask -----------------------------------------------------------------------
+
+    @property
+    def strands(self) -> dict[str, Strand]:
+        """All strands of the stream, by subscription."""
+        return self.crew.all
 
     @property
     def horizon(self) -> Tick | None:
@@ -174,7 +162,7 @@ class Subend:
                 str(self._shb),
                 self,
                 self._candidates,
-                eager=any(strand.total for strand in self._merging.values()),
+                eager=self.crew.is_merged,
             )
             self.ask_since_when()
 
@@ -204,56 +192,22 @@ class Subend:
 
     def register(self, strand: Strand) -> None:
         """Note the state and the filters of a strand, old or new."""
-        self._changes += 1
-        name = strand.subscription.name
-        if name not in self.strands:
-            self.strands[name] = strand
-            if strand.subscription.order is Order.TOTAL:
-                self._merging[name] = strand
-                self.review_eager()
-        if strand.is_early:
-            self._early[name] = strand
-        else:
-            self._early.pop(name, None)
-        if strand.state is State.WAITING and not strand.is_early:
-            self._waiting[name] = strand
-        else:
-            self._waiting.pop(name, None)
-        if strand.is_live and name not in self._live:
-            self._turn += 1
-            self._live[name] = strand
-        elif not strand.is_live:
-            self._live.pop(name, None)
-        if strand.total or strand.reads_log:
-            self._attentive[name] = strand
-        else:
-            self._attentive.pop(name, None)
-        if strand.next is not None:
-            self._changing[name] = strand
-        else:
-            self._changing.pop(name, None)
+        if self.crew.register(strand):
+            self.review_eager()
 
     def forget(self, strand: Strand) -> None:
         """A subscription has ended."""
-        name = strand.subscription.name
-        if self.strands.get(name) is strand:
-            del self.strands[name]
-            self._waiting.pop(name, None)
-            self._early.pop(name, None)
-            self._attentive.pop(name, None)
-            self._live.pop(name, None)
-            self._changing.pop(name, None)
-            if self._merging.pop(name, None) is not None:
-                self.review_eager()
+        if self.crew.forget(strand):
+            self.review_eager()
 
     def attentive(self) -> Iterable[Strand]:
         """Return the strands that wait for the horizon to move."""
-        return self._attentive.values()
+        return self.crew.attentive.values()
 
     def review_eager(self) -> None:
         """Have silence come at once if somebody waits in total order."""
         if self._feed is not None:
-            self._feed.set_eager(any(strand.total for strand in self._merging.values()))
+            self._feed.set_eager(self.crew.is_merged)
 
     # --- the feed ------------------------------------------------------------------------------
 
@@ -296,7 +250,7 @@ class Subend:
 
         When the join is on disk: the pubend keeps its log for it from the answer on.
         """
-        asks = any(strand.is_asking for strand in self._early.values())
+        asks = any(strand.is_asking for strand in self.crew.early.values())
         if asks and self._asking is None and self._feed is not None:
             durable = any(strand.subscription.durable for strand in self.strands.values())
             newcomer = Member(self._shb, self.join, durable, ORIGIN)
@@ -308,7 +262,7 @@ class Subend:
         """Begin where the pubend knew of this host; each strand where it knew of that."""
         self._context.mark("began before it came")
         self._asking = None
-        asked = [strand for strand in self._early.values() if strand.is_asking]
+        asked = [strand for strand in self.crew.early.values() if strand.is_asking]
         begins = [(strand, strand.known_after(reply.known)) for strand in asked]
         if self._horizon is None:
             ticks = [tick for _, tick in begins if tick is not None and tick >= reply.kept]
@@ -406,7 +360,7 @@ class Subend:
             self._owner.served_at(self.pubend, self._version)
         entry = vector.entries.get(self._shb)
         time = None if entry is None else entry.time
-        if not self._covered(time):
+        if not self.crew.is_covered(time):
             self._read_uncovered(piece)
             return False
         self._start_strands(piece.low, time)
@@ -420,25 +374,16 @@ class Subend:
             self._regimes.forget(self._stream.regimes(), kept)
         self._moved()
 
-    def _covered(self, time: VirtualTime | None) -> bool:
-        """Say whether a stream served up to a virtual time is enough for all that are live."""
-        if not self._live or (time is not None and self._coverage == (time, self._changes)):
-            return True
-        covered = all(strand.segment.reached_by(time) for strand in self._live.values())
-        if covered and time is not None:
-            self._coverage = (time, self._changes)
-        return covered
-
     def _start_strands(self, low: Tick, time: VirtualTime | None) -> None:
         if time is None:
             return
-        for strand in [*self._waiting.values()]:
+        for strand in [*self.crew.waiting.values()]:
             strand.offer_start(low, time)
-        if self._early:
-            for strand in self._early.values():
+        if self.crew.early:
+            for strand in self.crew.early.values():
                 strand.offer_early(time)
             self.ask_since_when()
-        for strand in [*self._changing.values()]:
+        for strand in [*self.crew.changing.values()]:
             strand.offer_switch(low, time)
 
     def _pass_over(self, piece: Piece, time: VirtualTime | None) -> None:
@@ -446,7 +391,7 @@ class Subend:
         self.served = time
         if time is not None and self.listed_after is None:
             self.listed_after = piece.low - 1
-        if piece.publications and self._live:
+        if piece.publications and self.crew.live:
             self._owner.hand_over(self.pubend, piece.publications)
         self._horizon.pass_over(piece)
 
@@ -455,11 +400,11 @@ class Subend:
     def _read_uncovered(self, piece: Piece) -> None:
         """Read a range whose silence was not made for all who are live (R44)."""
         self._context.mark("piece not covered")
-        turn = self._turn
+        turn = self.crew.turn
 
         def read(reply: ReadReply) -> None:
             self._reading = None
-            if turn == self._turn:
+            if turn == self.crew.turn:
                 self._take_read(reply, piece.high)
             self.advance()
 
@@ -510,7 +455,7 @@ class Subend:
         if up_to < low:
             return
         self._context.mark("gap at a subend")
-        for strand in [*self._live.values()]:
+        for strand in [*self.crew.live.values()]:
             strand.lose(low, gone)
         self._horizon.skip_to(up_to)
         self._stream.raise_top(up_to)
