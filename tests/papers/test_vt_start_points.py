@@ -18,6 +18,7 @@ from gapless.broker.tables import Tables
 from gapless.content.filter import Filter
 from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
 from gapless.core.ticks import Tick
+from gapless.delivery.subscribers.crew import Crew
 from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.records import RegimeRecord
@@ -94,7 +95,7 @@ def test_a_subscription_that_starts_with_any_message_misses_those_that_were_filt
 
     with (
         patched(Subend, "_start_strands", start_now),
-        patched(Subend, "_covered", lambda _subend, _time: True),
+        patched(Crew, "is_covered", lambda _crew, _time: True),
     ):
         story = NewSubscription()
     assert story.missed == ["m1"]
@@ -310,7 +311,7 @@ def test_theorem_3_1_a_host_takes_only_messages_whose_vector_has_its_subscriptio
 
 def test_theorem_3_1_needs_condition_4() -> None:
     """A host that takes silence of any vector loses messages."""
-    with patched(Subend, "_covered", lambda _subend, _time: True):
+    with patched(Crew, "is_covered", lambda _crew, _time: True):
         story = ParkedHost()
     assert story.x.events == ["z2"]
     assert story.x.gaps == []

@@ -15,6 +15,7 @@ from gapless.delivery.horizon import DoubtHorizon
 from gapless.delivery.inquiry import Inquiry
 from gapless.delivery.istream import Stream
 from gapless.delivery.members import Membership
+from gapless.delivery.subscribers.crew import Crew
 from gapless.delivery.subscribers.segments import Segment
 from gapless.delivery.subscribers.states import FOREVER
 from gapless.delivery.subscribers.strand import Strand
@@ -170,7 +171,7 @@ def start_where_the_stream_is() -> ExitStack:
 
     stack = ExitStack()
     stack.enter_context(patched(Subend, "_start_strands", start_at_once))
-    stack.enter_context(patched(Subend, "_covered", lambda _subend, _time: True))
+    stack.enter_context(patched(Crew, "is_covered", lambda _crew, _time: True))
     stack.enter_context(patched(Segment, "reached_by", lambda _segment, _time: True))
     return stack
 
@@ -240,7 +241,7 @@ def test_14_6_without_the_read_what_lies_before_the_new_start_is_lost() -> None:
 
     with (
         patched(Strand, "switch_now", stay_live),
-        patched(Subend, "_covered", lambda _subend, _time: True),
+        patched(Crew, "is_covered", lambda _crew, _time: True),
     ):
         story = ConnectedChange()
     assert story.switched is not None

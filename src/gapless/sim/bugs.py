@@ -20,11 +20,11 @@ from gapless.delivery.sending import Sender
 from gapless.delivery.staging import Staging
 from gapless.delivery.stream_end import StreamEnd
 from gapless.delivery.subscribers.catching import CatchUp
+from gapless.delivery.subscribers.crew import Crew
 from gapless.delivery.subscribers.host import SubscriberHost
 from gapless.delivery.subscribers.reporting import Reporting
 from gapless.delivery.subscribers.states import FOREVER
 from gapless.delivery.subscribers.strand import Strand
-from gapless.delivery.subscribers.subend import Subend
 from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.streams import Piece
 from gapless.overlay.session import Session
@@ -263,7 +263,7 @@ BUGS: Final = (
     Plant(
         "everything is covered",
         "a host that left the vector takes the stream's silence for its own (R44)",
-        ((Subend, "_covered", _constant(True)),),
+        ((Crew, "is_covered", _constant(True)),),
     ),
     Plant(
         "joins without what was held",
