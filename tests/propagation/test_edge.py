@@ -33,9 +33,26 @@ def sender(broker: str, life: int = 1, **content: object) -> TableSender:
     return source
 
 
-def edge(leaf: ShbId | None = None) -> Edge:
+def edge(leaf: ShbId | None = None, *, is_peer: bool = False) -> Edge:
     name = "there" if leaf is None else str(leaf)
-    return Edge(name, leaf, places=Places(), index=TableIndex(), budget=100, merge=merge)
+    return Edge(
+        name,
+        leaf,
+        places=Places(),
+        index=TableIndex(),
+        budget=100,
+        merge=merge,
+        is_peer=is_peer,
+    )
+
+
+def leaf_sender(shb: ShbId, life: int = 1) -> TableSender:
+    """Return a host's own table, at version 1."""
+    source = TableSender(TableId(shb.broker, life, str(shb)), 0, log_max=4, bytes_max=1_000)
+    delta = source.table.difference(entries={shb: at(1, life=life)})
+    assert delta is not None
+    source.advance(delta)
+    return source
 
 
 def take(target: Edge, source: TableSender, cell: str = "n", now: int = 0) -> Outcome:
@@ -203,12 +220,7 @@ def test_old_tables_go_after_their_time() -> None:
 
 def test_a_hosts_old_life_is_kept_until_the_new_one_speaks() -> None:
     target = edge(S)
-    old = TableSender(TableId("s", 1, str(S)), 0, log_max=4, bytes_max=1_000)
-    new = TableSender(TableId("s", 2, str(S)), 0, log_max=4, bytes_max=1_000)
-    for source, life in ((old, 1), (new, 2)):
-        delta = source.table.difference(entries={S: at(1, life=life)})
-        assert delta is not None
-        source.advance(delta)
+    old, new = leaf_sender(S), leaf_sender(S, life=2)
     take(target, old, "s")
     want = target.source("s", "s", 2, str(S), 5)
     assert target.claim(S, P, 1) == at(1)
@@ -216,6 +228,33 @@ def test_a_hosts_old_life_is_kept_until_the_new_one_speaks() -> None:
     target.receive("s", full)
     assert target.claim(S, P, 1) == at(1, life=2)
     assert len(target.tables()) == 1
+
+
+def test_the_host_of_a_peer_is_claimed_for_what_its_broker_has_said_that_it_knows() -> None:
+    target = edge(S, is_peer=True)
+    assert not target.hear("s", P, 1), "it is no source yet"
+    take(target, leaf_sender(S), "s")
+    assert target.claim(S, P, 1) is None
+    assert target.hear("s", P, 1)
+    assert not target.hear("s", P, 1)
+    assert target.claim(S, P, 1) == at(1)
+    assert target.claim(S, P, 2) is target.claim(S, Q, 1) is None
+    target.lapse("s", 0)
+    assert target.claim(S, P, 1) == at(1), "it knows it, wherever it is"
+
+
+def test_a_peer_in_a_new_life_has_heard_of_nothing() -> None:
+    target = edge(S, is_peer=True)
+    take(target, leaf_sender(S), "s")
+    target.hear("s", P, 1)
+    new = leaf_sender(S, life=2)
+    want = target.source("s", "s", 2, str(S), 5)
+    assert target.claim(S, P, 1) == at(1)
+    (full,) = new.answer(want)
+    target.receive("s", full)
+    assert target.claim(S, P, 1) is None
+    target.hear("s", P, 1)
+    assert target.claim(S, P, 1) == at(1, life=2)
 
 
 def test_an_incomplete_table_is_forgotten_with_its_source() -> None:
@@ -297,6 +336,18 @@ def test_a_wider_advertisement_is_known_at_its_version_and_brings_what_was_prune
     out.flush()
     assert set(out.sender.table.conjunctions) == {"kind = 'news'"}
     assert out.sender.table.claim(S, P, 2) is None, "who is below has not heard of version 2"
+
+
+def test_a_peer_that_has_not_heard_of_a_pubend_is_late_for_it() -> None:
+    out, below = out_table(), edge(S, is_peer=True)
+    out.watch(below)
+    out.announce(P, 1, Filter(""))
+    take(below, leaf_sender(S), "s")
+    out.flush()
+    assert out.sender.table.late == {P: frozenset({S})}
+    below.hear("s", P, 1)
+    out.flush()
+    assert out.sender.table.claim(S, P, 1) == at(1)
 
 
 def test_the_greatest_entry_is_taken_and_is_late_unless_its_giver_claims_it() -> None:

@@ -83,6 +83,7 @@ class Broker:
         self.cell = cell
         self.life = life
         self.around = Around(world.cells, cell, world.parameters.reach)
+        self.heard: dict[PubendId, int] = {}
         self.holdings = Holdings(Identity(name, cell, life), world.parameters, self.around)
         self.leaf = LeafTable(
             self.shb,
@@ -110,6 +111,7 @@ class Broker:
         version = max(adverts) if version is None else version
         path = self.world.path(self.cell, home)
         direction = path[0] if path else "home"
+        self.heard[pubend] = max(version, self.heard.get(pubend, version))
         self.holdings.announce(pubend, version, Filter(adverts[version]), direction)
 
     def edge_to(self, cell: CellId) -> Edge:
@@ -227,14 +229,15 @@ class World:
         return self.sender(self[asker], source)[1].answer(want)
 
     def exchange(self, asker: str, sender: str) -> bool:
-        """Bring one copy up to date; say whether it was not."""
+        """Bring one copy up to date, and what is known of a peer; say whether they were not."""
         edge = self.sender(self[asker], self[sender])[0]
         messages = self.answer(asker, sender, self.want(asker, sender))
+        news = [edge.hear(sender, *each) for each in self[sender].heard.items()]
         for message in messages:
             outcome = edge.receive(sender, message)
             assert outcome not in {Outcome.WANT, Outcome.REFUSED}, outcome
         self[asker].holdings.tidy(self.now)
-        return bool(messages)
+        return bool(messages) or any(news)
 
     def links(self) -> list[tuple[str, str]]:
         """Return who asks whom: all of the own cell, and one alive broker of each neighbour."""

@@ -99,6 +99,26 @@ def test_news_that_comes_after_its_host_has_asked_is_not_too_late() -> None:
     assert x.gaps == []
 
 
+@pytest.mark.parametrize(("home", "host"), [("p", "n1"), ("p", "n2"), ("n2", "n1")])
+def test_a_peer_that_has_heard_of_a_pubend_does_not_speak_for_who_has_not(
+    home: str, host: str
+) -> None:
+    # it has the table of the host, and knows the pubend at once, or has it itself
+    world = Desk("p-a-n", cells={"n": ["n1", "n2"]})
+    news = world.hold(of(Announce, target=host))
+    ann = world.publisher(home)
+    world.run(s=2 * world.parameters.member_grace_s)
+    x = world.subscriber(host, "x", "number > 0")
+    world.run(s=2)
+    assert x.of_kind(Subscribed)
+    ann.publish("e1", number=1)
+    news.release()
+    world.run(s=1)
+    ann.publish("e2", number=2)
+    world.run(s=1)
+    assert (x.events, x.gaps) == (["e1", "e2"], [])
+
+
 def test_who_subscribes_later_than_a_pubend_was_made_begins_where_its_host_comes() -> None:
     world, news = late_news()
     ann = world.publisher("p")

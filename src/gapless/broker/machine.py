@@ -505,8 +505,12 @@ class Broker:
 
     def _announcement(self, peer: BrokerId, message: Announce) -> None:
         cell = self.neighbourhood.cell_of(peer)
+        if cell is None:
+            return
+        if not message.tombstone:
+            self.tables.peer_knows(peer, cell, message.pubend, message.version)
         before = self.announcements.get(message.pubend)
-        if cell is None or not self.announcements.received(cell, message):
+        if not self.announcements.received(cell, message):
             return
         if message.tombstone:
             self.whereabouts.forget(message.pubend)

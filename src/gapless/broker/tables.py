@@ -328,6 +328,12 @@ class Tables:
         self.holdings.announce(pubend, version, advertisement, direction or "")
         self._plan_flush()
 
+    def peer_knows(self, peer: BrokerId, cell: CellId, pubend: PubendId, version: int) -> None:
+        """A broker has said that it knows a pubend; if it is of the own cell, so does its host."""
+        edge = self._edge_of(peer, cell)
+        if edge is not None and edge.hear(peer, pubend, version):
+            self._plan_flush()
+
     def withdrawn(self, pubend: PubendId) -> None:
         """A pubend is gone."""
         self.holdings.withdraw(pubend)

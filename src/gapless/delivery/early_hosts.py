@@ -8,8 +8,9 @@ disk with the first event above that tick. A host that comes asks for it, and it
 there. That is a statement about beginnings only: what was told as silence meanwhile was not made for
 that host, so it reads those ticks from the log (R44).
 
-Once tables claim a host for the pubend, it knows the pubend, and what it begins later is told where
-it begins. A while after that nothing more is noted: what was on its way meanwhile has come.
+Once tables claim a host for the pubend, it knows the pubend, for nobody speaks for a host that does
+not; and what it begins later is told where it begins. A while after that nothing more is noted: what
+was on its way meanwhile has come.
 
 Until a host comes, the log is kept for it for a while, as it is for nobody else: nobody has reported
 for it. When it asks, its row keeps the log, on disk before the answer (I10).

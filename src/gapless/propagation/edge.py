@@ -12,6 +12,10 @@ again. Old tables go when current ones claim as much, and after a time.
 
 So an edge has at most one table a broker of its direction, and one more (I14).
 
+A host's table is complete for every pubend, also for those that its broker has not heard of. But who
+is told of a claim takes it that the host knows the pubend (R46). So the host of a peer, a broker of the
+own cell, is claimed for the pubends that this peer has said it knows.
+
 When a cell gets a new neighbour that was behind an old one before, the tables of the old one still
 name hosts that lie behind the new one. They may filter, for more conjunctions only let more pass,
 but they say nothing of places until they were made in the new shape (R13, R23).
@@ -29,7 +33,7 @@ from gapless.messages.propagation import TableDelta, TableFull, TableWant
 from gapless.propagation.cover import Merge
 from gapless.propagation.index import TableIndex
 from gapless.propagation.legacy import joined, undominated
-from gapless.propagation.table import Table, is_leaf, rank
+from gapless.propagation.table import UNKNOWN, Table, is_leaf, rank
 from gapless.propagation.transfer import Outcome, TableReceiver, Update
 
 __all__ = ["Edge", "Held", "Places", "Watcher", "greatest"]
@@ -54,7 +58,7 @@ class Watcher(Protocol):
 class Held:
     """A table of an edge, or the place for one that was asked for."""
 
-    __slots__ = ("cell", "life", "number", "receiver", "sender", "since", "witness")
+    __slots__ = ("cell", "heard", "life", "number", "receiver", "sender", "since", "witness")
 
     def __init__(self, sender: BrokerId, cell: CellId | None, life: int, number: int) -> None:
         self.sender = sender
@@ -67,6 +71,11 @@ class Held:
         """Since when it is old; None while it is current."""
         self.witness: tuple[ShbId, PubendId] | None = None
         """What no current table claimed when that was last looked at."""
+        self.heard: dict[PubendId, int] | None = None
+        """The pubends that a peer has said it knows, by version, if this is its host's table.
+
+        None for other tables: they say it themselves, or are this broker's own.
+        """
 
     def __repr__(self) -> str:
         state = "current" if self.current else "incomplete" if self.table is None else "old"
@@ -81,6 +90,21 @@ class Held:
     def current(self) -> bool:
         """Whether it is a table and its broker is a source."""
         return self.since is None and self.table is not None
+
+    def knows(self, pubend: PubendId, announcement_version: int) -> bool:
+        """Say whether it is complete for a pubend that its sender knows, but for the late."""
+        assert self.table is not None
+        if self.heard is None:
+            return self.table.knows(pubend, announcement_version)
+        return self.heard.get(pubend, UNKNOWN) >= announcement_version
+
+    def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> Entry | None:
+        """Return up to when a host is served for a pubend by it, if the host knows the pubend."""
+        assert self.table is not None
+        claim = self.table.claim(shb, pubend, announcement_version)
+        if claim is None or claim.retired or self.knows(pubend, announcement_version):
+            return claim
+        return None
 
 
 class Edge:
@@ -99,9 +123,12 @@ class Edge:
         index: TableIndex,
         budget: int,
         merge: Merge,
+        is_peer: bool = False,
     ) -> None:
         self.name = name
         self.leaf = leaf
+        self.is_peer = is_peer
+        """Whether it leads to the leaf of another broker of the own cell."""
         self.settled = False
         self.revision = 0
         self.watchers: list[Watcher] = []
@@ -165,17 +192,19 @@ class Edge:
         self._shape_version = shape_version
         self._touch(moved=True)
 
-    def placing(self) -> tuple[Table, ...]:
-        """Return the tables that say where hosts are."""
+    def placing(self) -> tuple[Held, ...]:
+        """Return the complete tables that say where hosts are."""
         return tuple(
-            table for table in self.tables() if table.name.shape_version >= self._shape_version
+            held
+            for held in self.held()
+            if held.table is not None and held.table.name.shape_version >= self._shape_version
         )
 
     def places(self, shb: ShbId) -> bool:
         """Say whether a table shows that a host is behind this edge."""
         if self._shape_version == 1:
             return shb in self._hosts
-        return any(shb in table.entries for table in self.placing())
+        return any(held.table is not None and shb in held.table.entries for held in self.placing())
 
     def entry(self, shb: ShbId) -> Entry | None:
         """Return the greatest entry of a host."""
@@ -183,7 +212,7 @@ class Edge:
 
     def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> Entry | None:
         """Return the greatest claim of a host for a pubend (R22)."""
-        return greatest(table.claim(shb, pubend, announcement_version) for table in self.tables())
+        return greatest(held.claim(shb, pubend, announcement_version) for held in self.held())
 
     # --- sources -----------------------------------------------------------------------------
 
@@ -199,7 +228,8 @@ class Edge:
             return held.receiver.want(direction)
         if held is not None:
             self._put_away(held, now)
-        self._held[sender] = Held(sender, cell, life, self._index.number())
+        held = self._held[sender] = Held(sender, cell, life, self._index.number())
+        held.heard = {} if self.is_peer else None
         return TableWant(direction)
 
     def lapse(self, sender: BrokerId, now: int) -> None:
@@ -223,6 +253,17 @@ class Edge:
     def sources(self) -> tuple[BrokerId, ...]:
         """Return the brokers that are sources, whether their tables are complete or not."""
         return tuple(held.sender for held in self._held.values() if held.since is None)
+
+    def hear(self, sender: BrokerId, pubend: PubendId, announcement_version: int) -> bool:
+        """A broker has said that it knows a pubend; say whether its host is claimed for it by that."""
+        held = self._held.get(sender)
+        if held is None or held.heard is None:
+            return False
+        if held.heard.get(pubend, UNKNOWN) >= announcement_version:
+            return False
+        held.heard[pubend] = announcement_version
+        self._touch(moved=False)
+        return True
 
     # --- tables that come --------------------------------------------------------------------
 

@@ -100,6 +100,7 @@ class Holdings:
             index=self.index,
             budget=self._parameters.table_conjunctions_max,
             merge=self._merge,
+            is_peer=leaf is not None and leaf != self._identity.shb,
         )
         self._places.revision += 1
         for direction, out in self.out.items():

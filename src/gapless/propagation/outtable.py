@@ -3,7 +3,8 @@
 Entries are the greatest of the tables held. Conjunctions are those that could match something of a
 pubend in that direction, covered and merged. The table is complete for the pubends announced from
 that direction (``known``), but not for the hosts whose entry no table below claims for the pubend
-(``late``): a router that has just heard of a pubend cannot speak for those behind it that have not.
+(``late``): a router that has just heard of a pubend cannot speak for those behind it, nor for peers
+of its cell, that have not.
 
 Everything is taken from the tables held in one step. If these are honest (I4), so is this one:
 an entry that is not late for a pubend comes from a table that claims it, and all that this table
@@ -19,8 +20,8 @@ from gapless.content import Conjunction, Filter
 from gapless.core.ids import Entry, PubendId, ShbId
 from gapless.messages.propagation import TableDelta, TableId
 from gapless.propagation.cover import Cover, Merge
-from gapless.propagation.edge import Edge
-from gapless.propagation.table import Late, Table, rank
+from gapless.propagation.edge import Edge, Held
+from gapless.propagation.table import Late, rank
 from gapless.propagation.transfer import TableSender
 
 __all__ = ["OutTable"]
@@ -34,7 +35,7 @@ class _Announced(NamedTuple):
 class _Group(NamedTuple):
     """Hosts whose greatest entry comes from the same tables."""
 
-    givers: tuple[Table, ...]
+    givers: tuple[Held, ...]
     shbs: frozenset[ShbId]
 
 
@@ -130,7 +131,7 @@ class OutTable:
         if not self.dirty:
             return None
         self.dirty = False
-        vector = _vector(table for edge in self._edges for table in self._spoken_for(edge))
+        vector = _vector(held for edge in self._edges for held in self._spoken_for(edge))
         groups = tuple(_groups(vector))
         said = self._cover.take()
         delta = self.sender.table.difference(
@@ -142,8 +143,8 @@ class OutTable:
         )
         return None if delta is None else self.sender.advance(delta)
 
-    def _spoken_for(self, edge: Edge) -> tuple[Table, ...]:
-        return edge.placing() if self.only_placing else edge.tables()
+    def _spoken_for(self, edge: Edge) -> Iterable[Held]:
+        return edge.placing() if self.only_placing else edge.held()
 
     def _late(self, groups: tuple[_Group, ...]) -> Late:
         late = {}
@@ -172,25 +173,26 @@ def _meets(advertisement: Filter, conjunction: Conjunction) -> bool:
     return any(offered.intersects(conjunction) for offered in advertisement.conjunctions)
 
 
-def _vector(tables: Iterable[Table]) -> dict[ShbId, tuple[Entry, list[Table]]]:
+def _vector(tables: Iterable[Held]) -> dict[ShbId, tuple[Entry, list[Held]]]:
     """Return by host its greatest entry, and the tables that have it."""
-    vector: dict[ShbId, tuple[Entry, list[Table]]] = {}
-    for table in tables:
-        for shb, entry in table.entries.items():
+    vector: dict[ShbId, tuple[Entry, list[Held]]] = {}
+    for held in tables:
+        assert held.table is not None
+        for shb, entry in held.table.entries.items():
             found = vector.get(shb)
             if found is None or rank(found[0]) < rank(entry):
-                vector[shb] = (entry, [table])
+                vector[shb] = (entry, [held])
             elif found[0] == entry:
-                found[1].append(table)
+                found[1].append(held)
     return vector
 
 
-def _groups(vector: dict[ShbId, tuple[Entry, list[Table]]]) -> Iterator[_Group]:
+def _groups(vector: dict[ShbId, tuple[Entry, list[Held]]]) -> Iterator[_Group]:
     """Put hosts with the same givers together, so that a pubend is looked up once for all.
 
     Who is retired wishes nothing and cannot be late.
     """
-    by_givers: dict[tuple[int, ...], tuple[list[Table], list[ShbId]]] = {}
+    by_givers: dict[tuple[int, ...], tuple[list[Held], list[ShbId]]] = {}
     for shb, (entry, givers) in vector.items():
         if not entry.retired:
             key = tuple(map(id, givers))
@@ -202,7 +204,7 @@ def _groups(vector: dict[ShbId, tuple[Entry, list[Table]]]) -> Iterator[_Group]:
 def _unclaimed(group: _Group, pubend: PubendId, version: int) -> frozenset[ShbId]:
     """Return the hosts whose entry none of its givers claims for a pubend."""
     missing = group.shbs
-    for table in group.givers:
-        if table.knows(pubend, version):
-            missing &= table.late.get(pubend, frozenset())
+    for held in group.givers:
+        if held.table is not None and held.knows(pubend, version):
+            missing &= held.table.late.get(pubend, frozenset())
     return missing

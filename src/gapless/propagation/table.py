@@ -22,12 +22,12 @@ from gapless.core.ids import Entry, PubendId, ShbId
 from gapless.core.limits import CONJUNCTION_TEXTS_MAX, INT_MAX
 from gapless.messages.propagation import TableDelta, TableFull, TableId
 
-__all__ = ["Late", "Table", "conjunction_of", "is_leaf", "rank", "text_of"]
+__all__ = ["UNKNOWN", "Late", "Table", "conjunction_of", "is_leaf", "rank", "text_of"]
 
 Late: TypeAlias = Mapping[PubendId, frozenset[ShbId]]
 
 _NOBODY: frozenset[ShbId] = frozenset()
-_UNKNOWN = -1
+UNKNOWN = -1
 """Less than every announcement version."""
 
 _K = TypeVar("_K", ShbId, PubendId)
@@ -112,7 +112,7 @@ class Table:
 
     def knows(self, pubend: PubendId, announcement_version: int) -> bool:
         """Say whether the table is complete for a pubend, but for the late."""
-        return self.leaf or self.known.get(pubend, _UNKNOWN) >= announcement_version
+        return self.leaf or self.known.get(pubend, UNKNOWN) >= announcement_version
 
     def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> Entry | None:
         """Return up to when the conjunctions cover a host's wishes of a pubend, if they do.
@@ -122,7 +122,7 @@ class Table:
         entry = self.entries.get(shb)
         if entry is None or entry.retired or self.leaf:
             return entry
-        if self.known.get(pubend, _UNKNOWN) < announcement_version:
+        if self.known.get(pubend, UNKNOWN) < announcement_version:
             return None
         return None if shb in self.late.get(pubend, _NOBODY) else entry
 

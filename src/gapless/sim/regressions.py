@@ -128,5 +128,21 @@ REGRESSIONS: tuple[Regression, ...] = (
             'xpiry":false,"expiry_s":604800,"retention_s":0}'
         ),
     ),
+    Regression(
+        "a peer that had heard of a pubend spoke for a host that had not, and its news was not noted",
+        json=(
+            '{"seed":3635,"cells":4,"shape":"fan","fan_out":3,"brokers_per_cell":2,"delta":1,"pac'
+            'e":0.1,"limits":{"frame_events_max":2},"network":"session","delay_us_min":200,"delay'
+            '_us_max":2000,"duplicate":0.0,"half_open":0.0,"stall":0.0,"sync_us_min":100,"sync_us'
+            '_max":2000,"together":false,"survive":0.0,"torn":0.0,"clock_error_us":0,"rates":{"pa'
+            'use":0.5},"quiet":0.0,"period_ms":500,"down_ms_min":2500,"down_ms_max":4500,"whole_c'
+            'ore":1.0,"inner_losses":0.0,"inner_cuts":0.0,"safety_ms":9000,"liveness_ms":45000,"o'
+            'perations_max":102,"domain":4,"pubends":3,"publishers":1,"subscribers":3,"publish_ra'
+            'te":20.0,"batch_max":1,"churn_rate":2.5,"durable":0.5,"total":0.0,"past":0.6,"best_e'
+            'ffort":0.0,"late_pubends":0.6,"outside":0.0,"widen_rate":0.0,"repeat_rate":0.0,"stag'
+            'ers":0,"stage_rate":0.0,"amnesia":0.0,"reads":0.0,"roam":0.0,"flee":0.0,"credit_max"'
+            ':20,"expiry":true,"expiry_s":604800,"retention_s":0}'
+        ),
+    ),
 )
 """Newest last."""
