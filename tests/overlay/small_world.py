@@ -36,6 +36,8 @@ class Node:
         self.neighbourhood = neighbourhood
         self.opened: list[BrokerId] = []
         self.closed: list[BrokerId] = []
+        self.full: set[BrokerId] = set()
+        """To whom the way is full."""
         self.heard: list[tuple[BrokerId, Any]] = []
 
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
@@ -48,6 +50,14 @@ class Node:
         cell = self.neighbourhood.cell_of(peer)
         assert cell is not None
         self.partitions.session_closed(peer, cell)
+
+    def way_full(self, peer: BrokerId) -> None:
+        assert self.sessions.is_open(peer)
+        assert peer not in self.full
+        self.full.add(peer)
+
+    def way_free(self, peer: BrokerId) -> None:
+        self.full.remove(peer)
 
     def received(self, peer: BrokerId, message: Any) -> None:
         if isinstance(message, Announce):
@@ -118,6 +128,12 @@ class SmallWorld:
         for source, target in ((one, other), (other, one)):
             self._at_now(source).sessions.link_up(target)
             self._collect(self.nodes[source])
+
+    def crowd(self, source: BrokerId, target: BrokerId, *, full: bool = True) -> None:
+        """Let too much wait on a link, or no more; its sender notices."""
+        sessions = self._at_now(source).sessions
+        (sessions.link_full if full else sessions.link_free)(target)
+        self._collect(self.nodes[source])
 
     def lose_packets(self) -> None:
         """Lose everything that is under way."""

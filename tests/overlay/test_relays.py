@@ -12,6 +12,7 @@ from gapless.messages.overlay import (
     Packet,
     RelayBroken,
     Relayed,
+    RelayFull,
     RelayProbe,
     SessionId,
 )
@@ -301,15 +302,27 @@ def test_a_relay_that_has_lost_its_next_hop_says_so_and_the_session_ends_at_once
     assert route(world, "a", "c") is None
 
 
-def test_a_relay_whose_next_hop_is_full_passes_on_nothing_and_says_so() -> None:
-    # what waits there would grow without an end: the ends of a session know how to wait, relays not
+def test_a_relay_whose_next_hop_is_full_passes_on_and_says_so() -> None:
+    # else what waits there would grow without an end: the ends of a session know how to wait
     world = around()
-    world.nodes["b"].sessions.link_full("c")
-    assert pass_on(world.nodes["b"], "a", relayed(b"", "a", "b", "c", index=1)) == [
-        ("a", relayed(RelayBroken(("a", "b", "c")), "b", "a", index=1))
+    b, passed_on = world.nodes["b"], ("c", relayed(b"", "a", "b", "c", index=2))
+    world.crowd("b", "c")
+    assert pass_on(b, "a", relayed(b"", "a", "b", "c", index=1)) == [
+        passed_on,
+        ("a", relayed(RelayFull(("a", "b", "c")), "b", "a", index=1)),
     ]
-    world.nodes["b"].sessions.link_free("c")
-    assert pass_on(world.nodes["b"], "a", relayed(b"", "a", "b", "c", index=1))
+    world.crowd("b", "c", full=False)
+    assert pass_on(b, "a", relayed(b"", "a", "b", "c", index=1)) == [passed_on]
+
+
+@pytest.mark.parametrize("kind", [RelayBroken, RelayFull])
+def test_nobody_is_told_how_the_news_of_a_way_fared(kind: type) -> None:
+    world = around()
+    b, news = world.nodes["b"], relayed(kind(("a",)), "c", "b", "a", index=1)
+    world.crowd("b", "a")
+    assert [to for to, _ in pass_on(b, "c", news)] == ["a"]
+    b.sessions.link_down("a")
+    assert pass_on(b, "c", news) == []
 
 
 def test_when_the_way_back_is_lost_too_nobody_is_told() -> None:
@@ -318,7 +331,68 @@ def test_when_the_way_back_is_lost_too_nobody_is_told() -> None:
     relay.sessions.link_down("c")
     relay.sessions.link_down("a")
     assert pass_on(relay, "a", relayed(b"", "a", "b", "c", index=1)) == []
-    assert pass_on(relay, "c", relayed(RelayBroken(("a",)), "c", "b", "a", index=1)) == []
+
+
+# --- ways with too much on them -----------------------------------------------------------------------
+
+
+def test_an_end_whose_first_hop_is_full_holds_back_and_its_session_goes_on() -> None:
+    # R40: a packet left out would be a gap, which ends the session; and the next, as long as it is full
+    world = around()
+    a = world.nodes["a"]
+    a.closed.clear()
+    world.crowd("a", "b")
+    assert a.full == {"b", "c"}
+    say(world, "a", "c")
+    world.run(ms=10 * DEAD_MS)
+    assert world.nodes["c"].heard == [("a", NOTE)]
+    assert a.closed == []
+    world.crowd("a", "b", full=False)
+    assert a.full == set()
+
+
+def test_an_end_holds_back_while_a_relay_is_full_and_its_session_goes_on() -> None:
+    world = around()
+    a, c = world.nodes["a"], world.nodes["c"]
+    a.closed.clear()
+    world.crowd("b", "c")
+    say(world, "a", "c")
+    world.run(ms=10)
+    assert (a.full, c.full) == ({"c"}, set()), "by that way only, and only who sends that way"
+    world.run(ms=10 * DEAD_MS)
+    assert a.full == {"c"}, "its heartbeats find it still full"
+    assert c.heard == [("a", NOTE)]
+    assert a.closed == []
+    world.crowd("b", "c", full=False)
+    world.run(ms=3 * DEFAULTS.heartbeat_ms)
+    assert a.full == set()
+
+
+def test_a_full_link_does_not_hold_back_what_goes_around_it() -> None:
+    # it may be full because it is cut, and then nobody ever says that it is free
+    world = triangle()
+    world.cut("a", "c")
+    world.cut("c", "a")
+    world.crowd("a", "c")
+    assert world.nodes["a"].full == {"c"}
+    world.run(ms=DEAD_MS + 2_000)
+    assert route(world, "a", "c") == ("b",)
+    assert world.nodes["a"].full == set()
+
+
+def test_that_another_way_is_full_changes_nothing() -> None:
+    world = around()
+    a = world.nodes["a"]
+    a.sessions.arrived(("a", "x"), RelayFull(("a", "x", "c")))
+    assert a.full == set()
+    assert a.context.marks["relayed by no way of ours"] == 1
+
+
+def test_a_way_that_ends_is_full_no_more() -> None:
+    world = around()
+    world.crowd("a", "b")
+    world.part("a", "b")
+    assert world.nodes["a"].full == set()
 
 
 # --- the ends -----------------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ def test_sessions_with_those_who_are_still_around_go_on_and_the_others_end(
 def test_a_broker_that_returns_is_greeted_with_a_greater_number() -> None:
     class Nobody:
         session_opened = session_closed = received = tables_heard = staticmethod(lambda *_: None)
+        way_full = way_free = staticmethod(lambda _: None)
         table_states = staticmethod(lambda _: ())
 
     context = Context(Identity("a", "a", 7), Parameters())

@@ -45,6 +45,12 @@ class Hub:
     def session_closed(self, peer: BrokerId) -> None:
         del peer
 
+    def way_full(self, peer: BrokerId) -> None:
+        del peer
+
+    def way_free(self, peer: BrokerId) -> None:
+        del peer
+
     def received(self, peer: BrokerId, message: Any) -> None:
         assert not isinstance(message, Packet)
         self.retirements.received(peer, message)

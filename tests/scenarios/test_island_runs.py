@@ -13,6 +13,7 @@ import pytest
 
 from gapless.broker.sources import Sources
 from gapless.core.ids import BrokerId, PubendId
+from gapless.core.machine import LinkFree, LinkFull
 from gapless.delivery.feed import is_leaf_number
 from gapless.messages.overlay import Packet, Relayed
 from gapless.messages.streams import Attach, Attached, Frame, Nack, Silence
@@ -125,6 +126,27 @@ def test_a2_an_event_that_the_island_missed_comes_from_the_log() -> None:
     world.run(s=3)
     assert island.z.events == ["missed"]
     assert not any(pieces(world, relay, "n") for relay in relays)
+
+
+@pytest.mark.parametrize("links", [(("a", "c"), ("a", "d")), (("c", "n"), ("d", "n"))])
+def test_an_island_is_fed_over_links_that_are_full_most_of_the_time(
+    links: tuple[tuple[str, str], ...],
+) -> None:
+    # R40 over relays: what is full is not broken; a new session would find it full again
+    island = Island()
+    world = island.world
+    for number in range(10):
+        for source, target in links:
+            world.happen(source, LinkFull(target))
+        island.ann.publish(f"Z{number}", kind="Z")
+        world.run(ms=400)
+        for source, target in links:
+            world.happen(source, LinkFree(target))
+        world.run(ms=100)
+    world.run(s=1)
+    assert island.z.events == [f"Z{number}" for number in range(10)]
+    ended = {"relay broke", "gap in a session", "session died"}
+    assert not ended & {*world["a"].marks, *world["n"].marks}, "it was one session all the time"
 
 
 def test_a_barrier_waits_and_catches_up_when_it_heals() -> None:

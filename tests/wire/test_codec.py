@@ -38,7 +38,7 @@ from gapless.wire import (
 )
 from gapless.wire.codec import Message, Notice, Request
 
-CARRIED_OTHERWISE = {"Hello", "Packet", "RelayBroken"}
+CARRIED_OTHERWISE = {"Hello", "Packet", "RelayBroken", "RelayFull"}
 
 
 def tagged(module: ModuleType) -> set[str]:
@@ -83,6 +83,7 @@ def relayed(index: int, inner: Any) -> Packet:
         Packet(SessionId(1, 2), SessionId(3, 4), 5, (overlay.Heartbeat(1, 2, 3),)),
         overlay.Hello("a", "a", SessionId(1, 1), None, 1, 1),
         overlay.RelayBroken(("a", "r", "b")),
+        overlay.RelayFull(("a", "r", "b")),
     ],
 )
 def test_what_is_relayed_comes_out_at_the_end_of_its_way_and_stays_bytes_before(inner: Any) -> None:

@@ -269,17 +269,13 @@ class Broker:
             case Asked(client, request):
                 self._asked(client, request)
             case LinkUp(peer):
-                self.router.go_on(peer)
                 self.sessions.link_up(peer)
             case LinkDown(peer):
-                self.router.go_on(peer)
                 self.sessions.link_down(peer)
             case LinkFull(peer):
                 self.sessions.link_full(peer)
-                self.router.hold_back(peer)
             case LinkFree(peer):
                 self.sessions.link_free(peer)
-                self.router.go_on(peer)
             case ClientFull(client):
                 self.host.hold_back(client)
             case ClientFree(client):
@@ -390,6 +386,14 @@ class Broker:
         self.reports.session_closed(peer)
         self.router.session_closed(peer)
         self.host.session_closed(peer)
+
+    def way_full(self, peer: BrokerId) -> None:
+        """Too much waits on the way to a peer (R40)."""
+        self.router.hold_back(peer)
+
+    def way_free(self, peer: BrokerId) -> None:
+        """A peer takes what is sent again."""
+        self.router.go_on(peer)
 
     def table_states(self, peer: BrokerId) -> tuple[TableState, ...]:
         """Return which tables are sent to a peer."""

@@ -20,6 +20,7 @@ __all__ = [
     "PubendProperties",
     "Quality",
     "RelayBroken",
+    "RelayFull",
     "RelayProbe",
     "Relayed",
     "Retire",
@@ -110,11 +111,18 @@ class Relayed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     index: int
     """The place on it of who receives this."""
     inner: Any
-    """A Hello, a packet, or that the way is broken; on the way, the bytes of it."""
+    """A Hello, a packet, or that the way is broken or full; on the way, the bytes of it."""
 
 
 class RelayBroken(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A relay cannot pass on what came by a way; travels back inside of Relayed (R3)."""
+
+    route: tuple[BrokerId, ...]
+    """The whole way, from the end that is told."""
+
+
+class RelayFull(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A relay has passed on what came by a way, but much waits there; travels as above (R3, R40)."""
 
     route: tuple[BrokerId, ...]
     """The whole way, from the end that is told."""

@@ -10,8 +10,10 @@ way, each named in full in every packet, until a hop of it breaks.
 
 A relay keeps nothing and answers nothing: it passes on bytes. So what a relayed session brings comes
 from its other end and from nowhere nearer, and a feed over relays still approaches the pubend (A2,
-A18). If a relay has no link to the next hop, or too much waits for it there, it says so back, and the
-session ends.
+A18). If a relay has no link to the next hop it says so back, and the session ends. If too much waits
+for the next hop it passes on, and says so back too: only the ends know what can wait, and for a while
+they send each other nothing of the streams (R40). To end the session instead would begin another, with
+all that is told at a beginning, as often as the hop is full.
 
 Packets of a relayed session travel as messages inside the sessions of the hops, which keep their
 order. A probe costs something only while something is cut; so there is no map of all links that every
@@ -27,7 +29,7 @@ import msgspec
 from gapless.core.ids import BrokerId
 from gapless.core.machine import Context
 from gapless.core.parameters import us
-from gapless.messages.overlay import RelayBroken, Relayed, RelayProbe, SessionId
+from gapless.messages.overlay import RelayBroken, Relayed, RelayFull, RelayProbe, SessionId
 
 if TYPE_CHECKING:
     from gapless.overlay.session import Session
@@ -62,7 +64,7 @@ class Relays:
         self._passed: dict[tuple[BrokerId, BrokerId], tuple[SessionId, int]] = {}
         """By origin and target of probes the last that was passed on, and after how many hops."""
         self.full: set[BrokerId] = set()
-        """For whom too much waits: nothing more is passed on to them."""
+        """For whom too much waits."""
 
     # --- looking for a way -------------------------------------------------------------------
 
@@ -138,7 +140,7 @@ class Relays:
     # --- passing on --------------------------------------------------------------------------
 
     def send(self, session: Session, packet: Any) -> None:
-        """Send a packet of a relayed session of this broker; if the first hop is full it is lost."""
+        """Send a packet of a relayed session of this broker."""
         self._forward(Relayed(session.route, 0, packet))
 
     def received(self, peer: BrokerId, message: Relayed) -> None:
@@ -155,8 +157,16 @@ class Relays:
     def _forward(self, message: Relayed) -> None:
         path, place = message.path, message.index
         following = path[place + 1]
-        if self._sessions.is_direct(following) and following not in self.full:
+        if self._sessions.is_direct(following):
             self._context.post(following, msgspec.structs.replace(message, index=place + 1))
-        elif place > 0 and not isinstance(message.inner, RelayBroken):
+            if place > 0 and following in self.full:
+                self._context.mark("relay has a full next hop")
+                self._say_back(message, RelayFull(path))
+        elif place > 0:
             self._context.mark("relay has no next hop")
-            self._forward(Relayed(path[place::-1], 0, RelayBroken(path)))
+            self._say_back(message, RelayBroken(path))
+
+    def _say_back(self, message: Relayed, fate: RelayBroken | RelayFull) -> None:
+        """Tell the end from which a packet came how it fared; of such news nobody is told."""
+        if not isinstance(message.inner, RelayBroken | RelayFull):
+            self._forward(Relayed(message.path[message.index :: -1], 0, fate))

@@ -82,6 +82,7 @@ class Session:
         "begun_at",
         "cell",
         "clock_offset",
+        "full_until",
         "mine",
         "opened_at",
         "peer",
@@ -115,6 +116,8 @@ class Session:
         self.opened_at = 0
         self.clock_offset: int | None = None
         """The peer's wall clock less our clock that never goes back, once it was heard."""
+        self.full_until = 0
+        """A relay on the way is full, as far as is known; until then that is believed."""
         self._dead_us = us(ms=context.parameters.session_dead_ms)
         self._sent = 0
         self._expected = 1
@@ -124,6 +127,11 @@ class Session:
         self._heard_beat = 0
         self._heard_time = 0
         self._echo_time = 0
+
+    @property
+    def first_hop(self) -> BrokerId:
+        """Over the link to whom packets go."""
+        return self.route[1] if self.route else self.peer
 
     @property
     def is_open(self) -> bool:

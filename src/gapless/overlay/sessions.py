@@ -13,7 +13,9 @@ the first message that comes over it. Just so, an end that has not noticed that 
 the other over the relays. To the rooms that is an end and a beginning, at both ends: what belongs to a
 session dies with it (R2), and nothing is carried over.
 
-What cannot be delivered is lost with its session, never skipped.
+What cannot be delivered is lost with its session, never skipped. If too much waits on the way by which
+a peer is talked to, over the link to its first hop or at a relay, the rooms are told: they send the peer
+nothing of the streams until there is room (R40).
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from gapless.messages.overlay import (
     Hello,
     RelayBroken,
     Relayed,
+    RelayFull,
     RelayProbe,
     TableState,
 )
@@ -49,6 +52,12 @@ class Listener(Protocol):
     def session_closed(self, peer: BrokerId) -> None:
         """A session is over."""
 
+    def way_full(self, peer: BrokerId) -> None:
+        """Too much waits on the way to the peer of an open session (R40)."""
+
+    def way_free(self, peer: BrokerId) -> None:
+        """There is room on the way to a peer again, or another way, or none."""
+
     def received(self, peer: BrokerId, message: Any) -> None:
         """A message came over an open session."""
 
@@ -62,12 +71,14 @@ class Listener(Protocol):
 class _Peer:
     """The ways to one broker."""
 
-    __slots__ = ("active", "direct", "relayed", "unreached_since")
+    __slots__ = ("active", "direct", "full", "relayed", "unreached_since")
 
     def __init__(self, direct: Session, now: int) -> None:
         self.direct = direct
         self.relayed: Session | None = None
         self.active: Session | None = None
+        self.full = False
+        """Whether the rooms were told that the way is full."""
         self.unreached_since = now
 
 
@@ -119,6 +130,7 @@ class Sessions:
             if peer not in around:
                 self.end_relayed(peer)
                 held.direct.end()
+        self._review_full()
         self._admit(neighbourhood)
 
     # --- what others ask ---------------------------------------------------------------------
@@ -179,26 +191,30 @@ class Sessions:
     # --- what happens ------------------------------------------------------------------------
 
     def link_full(self, peer: BrokerId) -> None:
-        """Too much waits for a peer: nothing of others is passed on to it."""
+        """Too much waits for a peer, and for those who are talked to over it."""
         self._relays.full.add(peer)
+        self._review_full()
 
     def link_free(self, peer: BrokerId) -> None:
         """A peer takes what is sent again."""
         self._relays.full.discard(peer)
+        self._review_full()
 
     def link_up(self, peer: BrokerId) -> None:
         """Greet a peer that can be reached now."""
-        self.link_free(peer)
+        self._relays.full.discard(peer)
         held = self._peers.get(peer)
         if held is not None:
             held.direct.begin()
+        self._review_full()
 
     def link_down(self, peer: BrokerId) -> None:
         """End the session with a peer that cannot be reached any more."""
-        self.link_free(peer)
+        self._relays.full.discard(peer)
         held = self._peers.get(peer)
         if held is not None:
             held.direct.end()
+        self._review_full()
 
     def received(self, peer: BrokerId, packet: Any) -> None:
         """Take what came over a link: a packet, or a Hello outside of any session."""
@@ -236,6 +252,7 @@ class Sessions:
         held.active = None
         held.unreached_since = self._context.now
         self._listener.session_closed(session.peer)
+        self._review_full()
         self._end_ways_over(session.peer)
         for other in (held.direct, held.relayed):
             if other is not None and other is not session and other.is_open:
@@ -250,6 +267,7 @@ class Sessions:
         held.active = session
         if session is held.direct:
             held.relayed = None
+        self._review_full()
         self._beat(session)
         self._relays.hurry()
         self._listener.session_opened(session.peer, session.cell)
@@ -280,6 +298,20 @@ class Sessions:
             held.direct.begin()  # which ends it, so that the other way is taken
             assert held.active is session
 
+    # --- ways with too much on them (R40) --------------------------------------------------------
+
+    def _review_full(self) -> None:
+        """Tell the rooms which ways are full by now, and which no longer."""
+        for peer, held in self._peers.items():
+            full = held.active is not None and self._is_full(held.active)
+            if full != held.full:
+                held.full = full
+                (self._listener.way_full if full else self._listener.way_free)(peer)
+
+    def _is_full(self, session: Session) -> bool:
+        is_crowded = session.full_until > self._context.now
+        return is_crowded or session.first_hop in self._relays.full
+
     # --- ways over relays (R3) ---------------------------------------------------------------
 
     def begin_relayed(self, route: tuple[BrokerId, ...]) -> None:
@@ -302,12 +334,12 @@ class Sessions:
     def _end_ways_over(self, hop: BrokerId) -> None:
         """Give up the ways whose first hop is gone."""
         for peer, held in self._peers.items():
-            if held.relayed is not None and held.relayed.route[1] == hop:
+            if held.relayed is not None and held.relayed.first_hop == hop:
                 self.end_relayed(peer)
 
     def arrived(self, route: tuple[BrokerId, ...], packet: Any) -> None:
         """Take what came over relays by a way, named from this end to the other."""
-        if isinstance(packet, RelayBroken):
+        if isinstance(packet, RelayBroken | RelayFull):
             route = packet.route
         held = self._peers.get(route[-1])
         if held is None:
@@ -322,6 +354,10 @@ class Sessions:
         elif isinstance(packet, RelayBroken):
             self._context.mark("relay broke")
             self.end_relayed(route[-1])
+        elif isinstance(packet, RelayFull):
+            # not for long: it is said again while it is so, and that it is over nobody says
+            session.full_until = self._context.now + self._beat_us
+            self._review_full()
         else:
             session.received(packet)
 
@@ -333,6 +369,7 @@ class Sessions:
             self._keep(held, held.direct)
             if held.relayed is not None:
                 self._keep_relayed(held, held.relayed)
+        self._review_full()
         self._relays.seek()
 
     def _keep(self, held: _Peer, session: Session) -> None:

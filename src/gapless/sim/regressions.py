@@ -144,5 +144,17 @@ REGRESSIONS: tuple[Regression, ...] = (
             ':20,"expiry":true,"expiry_s":604800,"retention_s":0}'
         ),
     ),
+    Regression(
+        "a session over relays ended whenever a link on its way was full, and never lived for long",
+        json=(
+            '{"seed":263,"cells":2,"fan_out":4,"brokers_per_cell":2,"limits":{"queue_bytes_max":3'
+            '00},"delay_us_min":2500,"delay_us_max":5000,"half_open":0.0,"stall":0.8,"sync_us_max'
+            '":1000,"survive":0.0,"torn":0.0,"rates":{"slow client":4.0},"quiet":0.1,"period_ms":'
+            '400,"down_ms_max":800,"whole_core":1.0,"inner_losses":0.5,"inner_cuts":0.2,"safety_m'
+            's":3000,"liveness_ms":15000,"domain":4,"publishers":2,"subscribers":1,"publish_rate"'
+            ':40.0,"batch_max":1,"churn_rate":1.0,"durable":0.0,"total":0.5,"past":0.0,"late_pube'
+            'nds":0.0,"outside":0.0,"amnesia":0.0,"reads":0.0,"roam":0.0}'
+        ),
+    ),
 )
 """Newest last."""

@@ -18,7 +18,14 @@ from gapless.messages import (
     staging,
     streams,
 )
-from gapless.messages.overlay import Hello, Packet, RelayBroken, Relayed, SessionId
+from gapless.messages.overlay import (
+    Hello,
+    Packet,
+    RelayBroken,
+    Relayed,
+    RelayFull,
+    SessionId,
+)
 from gapless.wire.frames import FRAME_BYTES_MAX, HEADER_BYTES
 from gapless.wire.greeting import Beat, Goodbye, Greeting
 from gapless.wire.parts import Part, parts_of
@@ -224,7 +231,7 @@ class LinkCodec(Codec[Any]):
 CLIENT_REQUESTS: Final[Codec[Request]] = Codec(Request)
 CLIENT_NOTICES: Final[Codec[Notice]] = Codec(Notice)
 _INSIDE: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(
-    Hello | _Envelope | RelayBroken
+    Hello | _Envelope | RelayBroken | RelayFull
 )
 LINK_PACKETS: Final = LinkCodec(Hello | _Envelope | Part | Beat | Goodbye)
 

@@ -42,8 +42,8 @@ class Limits(Invariant):
     are counted with I5.
 
     Of what is said: a nack has so many ranges of such a length, a frame or an answer to a read has
-    so many events, and a peer for which too much waits to be sent is sent nothing of the streams
-    (R40). On disk, a publisher's window is not longer than it may be.
+    so many events, and a peer for which too much waits to be sent, or for the first relay on the way
+    to it, is sent nothing of the streams (R40). On disk, a publisher's window is not longer than it may be.
     """
 
     def __init__(self, insight: Insight) -> None:
@@ -101,7 +101,10 @@ class Limits(Invariant):
     ) -> None:
         """Check that nothing is sent to whom too much waits for."""
         del leaf
-        if (process.host.broker, peer) in self._full:
+        machine = process.machine
+        assert isinstance(machine, Broker)
+        first_hop = (*machine.sessions.route(peer), peer)[0]
+        if (process.host.broker, first_hop) in self._full:
             self._unasked = f"{stream.pubend} [{piece.low}, {piece.high}] to {peer}, which is slow"
 
     def started(self, world: World, process: Process) -> None:
