@@ -275,8 +275,11 @@ class Inbox:
         self._wake()
 
     def _move_here(self, home: Home) -> None:
-        """Go on here: the subscription had moved before, and the answer that said so was lost."""
-        self._home = home
+        """Go on here: the subscription had moved before, and the answer that said so was lost.
+
+        What this client knows of it is newer than what was taken along then.
+        """
+        self._home = home.after_a_flight() if self.is_started else home
         self.link_up()
 
     def _begin_at(self, pubend: PubendId, tick: Tick) -> None:

@@ -58,10 +58,6 @@ BROKERS_MAX: Final = 15
 STAGING_SHARE: Final = 0.125
 """How many seeds have writers that stage."""
 
-RELAY_QUEUE_MIN: Final = 3_000
-"""The least that a link's queue holds where it carries the sessions of others too: one that a few
-heartbeats fill ends them all the time."""
-
 
 class NetworkKind(StrEnum):
     """How links fail."""
@@ -228,8 +224,8 @@ def with_redundancy(options: Options) -> Options:
     """Return the options with cells of several brokers, and with losses that never heal."""
     random = Random(f"{options.seed}/redundancy")  # noqa: S311
     brokers = random.choice((1, 1, 2, 2, 3))
-    calm, limits = options.calm, options.limits
-    redundant = options.with_(
+    calm = options.calm
+    return options.with_(
         brokers_per_cell=brokers,
         cells=min(options.cells, BROKERS_MAX // brokers),
         delta=random.choice((0, 1, 1, 2, 3, 4)),
@@ -237,10 +233,6 @@ def with_redundancy(options: Options) -> Options:
         inner_cuts=0.0 if calm else random.choice((0.0, 0.2, 0.5)),
         flee=random.choice((0.0, 0.0, 0.2, 0.5)),
     )
-    if not redundant.inner_cuts or "queue_bytes_max" not in limits:
-        return redundant
-    room = max(limits["queue_bytes_max"], RELAY_QUEUE_MIN)
-    return redundant.with_(limits={**limits, "queue_bytes_max": room})
 
 
 def _also_staging(options: Options) -> Options:

@@ -153,7 +153,6 @@ def flooded(options: Options, random: Random) -> Options:
     # whatever is sent fills a link for long, and what is missed is asked for in many small ranges
     return flooding.with_(
         limits={**flooding.limits, "queue_bytes_max": 300, "nack_span_ms": 1},
-        inner_cuts=0.0,  # so small a queue is no way for others
         cells=random.randint(2, 3),
         delay_us_min=2_500,
         delay_us_max=5_000,

@@ -150,7 +150,7 @@ class Subscriber(Client):
             text = self.checker.filter
             self._change = None
             self.checker.began_anew()
-        home, earlier = self._home, self._what_governed()
+        home, earlier = self._home, () if begin is LATEST else self._what_governed()
         if home is not None and not self._is_at_home:
             self._home = home.after_a_flight()
         self.ask(
@@ -218,7 +218,7 @@ class Subscriber(Client):
 
     def _follow(self, home: Home) -> None:
         """Go where the subscription has moved without the client's knowing that it was through."""
-        self._home = home
+        self._home = home.after_a_flight() if self._answered else home
         self._go_to(self.world.hosts[home.broker])
         self.drop()
 

@@ -419,8 +419,12 @@ def sought(begin: Begin, strand: Strand) -> Tick | None:
 
 
 def _is_outdated(found: Subscription, call: Subscribe, wanted: Filter) -> bool:
-    """Say whether a subscription has not heard that it moved, and has filters of before that."""
-    if call.home is None or found.epoch >= call.home.epoch:
+    """Say whether a subscription has not heard that it moved, and has filters of before that.
+
+    A client that does not know where it is knows nothing of its filters either.
+    """
+    is_newer = call.home is not None and found.epoch < call.home.epoch
+    if not is_newer or call.begin.kind is not BeginKind.POSITION:
         return False
     texts = [each.filter for each in call.earlier]
     return found.newest.filter != wanted or texts != [each.text for each in found.segments[:-1]]
