@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gapless.core.ids import Entry, Join, ShbId, VirtualTime
 from gapless.core.parameters import Parameters, us
 from gapless.core.ticks import Tick
@@ -120,36 +122,14 @@ def ended(membership: Membership, claimed: Entry, now: int) -> bool:
     return membership.review(lambda _: claimed, now)[1] == [HOST]
 
 
-def test_a_host_without_durable_subscriptions_that_began_anew_and_is_silent_is_no_member() -> None:
-    parameters = Parameters()
-    later = us(s=parameters.member_grace_s) + 1
-    for durable, life, now, over in (
-        (False, 2, later, True),
-        (False, 2, later - 1, False),  # it may still report
-        (False, 1, later, False),  # the life in which it joined
-        (True, 2, later, False),  # its clients may return
-    ):
-        membership = Membership(STOCKS, parameters, 0)
-        membership.report(member(durable=durable), 0, 0)
-        membership.rows_for({HOST: Entry(VirtualTime(1, 1))}, 100, 0)
-        assert ended(membership, Entry(VirtualTime(life, 1)), now) is over
-
-
-def test_a_host_that_began_anew_and_still_reports_its_old_stay_stays() -> None:
-    # the join is of the earlier life, but somebody there wants the pubend
-    membership = Membership(STOCKS, Parameters(), 0)
-    membership.report(member(durable=False), 0, 0)
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_host_that_began_anew_and_is_silent_stays(durable: bool) -> None:
+    # it leaves what it wants no more (R43), and a report that it has durable subscriptions may be lost
+    membership = Membership(STOCKS, BRIEF, 0)
+    membership.report(member(durable=durable), 0, 0)
     membership.rows_for({HOST: Entry(VirtualTime(1, 1))}, 100, 0)
-    for second in range(0, 100, 10):
-        membership.report(member(durable=False), 0, us(s=second))
-        assert not ended(membership, Entry(VirtualTime(2, 1)), us(s=second))
-
-
-def test_a_host_that_joined_in_its_new_life_is_not_taken_for_the_old_one() -> None:
-    membership = Membership(STOCKS, Parameters(), 0)
-    membership.report(member(durable=False, life=2), 0, 0)
-    membership.rows_for({HOST: Entry(VirtualTime(2, 1))}, 100, 0)
-    assert not ended(membership, Entry(VirtualTime(2, 1)), us(s=60))
+    assert not ended(membership, Entry(VirtualTime(2, 1)), us(s=BRIEF.expire_after_s))
+    assert ended(membership, Entry(VirtualTime(2, 1)), us(s=BRIEF.expire_after_s) + 1)
 
 
 # --- holds (R49) --------------------------------------------------------------------------------

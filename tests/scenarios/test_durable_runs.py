@@ -20,6 +20,7 @@ from gapless.messages.clients import (
     Subscribe,
 )
 from gapless.messages.requests import Read
+from gapless.messages.streams import Report
 from tests.scenarios.brokers import Client, World, of
 
 P = PubendId("P")
@@ -111,6 +112,39 @@ def test_a_hold_outlives_a_partition_that_is_longer_than_its_time_to_live() -> N
     desk.come_back()
     world.run(s=3)
     assert (desk.events, desk.gaps) == (["e1", "e2", "e3"], [])
+
+
+def test_the_log_is_kept_for_a_host_whose_reports_of_what_became_durable_were_lost() -> None:
+    # R55: that a host has nothing durable is true only until it has
+    world = World("p-s", member_grace_s=1, retention_s=0)
+    ann = world.publisher("p")
+    world.subscriber("s", "passing by", "TRUE")
+    world.run(s=2)
+    lost = world.lose(of(Report, source="s", target="p"))
+    desk = world.subscriber("s", "desk", "TRUE", durable=True)
+    world.run(s=1)
+    ann.publish("e1")
+    world.crash("s")
+    world.start("s")
+    world.run(s=5)
+    lost.end()
+    world.run(s=2)
+    desk.come_back(at(ann.ticks["e1"] - 1))
+    world.run(s=2)
+    assert (desk.events, desk.gaps) == (["e1"], [])
+
+
+def test_a_host_that_lost_all_its_subscriptions_in_a_crash_leaves() -> None:
+    # R43: so its broker's new life need not be taken for the end of its stay
+    world = World("p-s", linger_s=1)
+    world.publisher("p")
+    world.subscriber("s", "passing by", "TRUE")
+    world.run(s=2)
+    assert world.member("p", P, "s") is not None
+    world.crash("s")
+    world.start("s")
+    world.run(s=3)
+    assert world.member("p", P, "s") is None
 
 
 def test_who_seeks_back_loses_nothing_when_its_host_crashes_then() -> None:

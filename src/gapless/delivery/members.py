@@ -7,7 +7,10 @@ protects it exists (A10). A host that never asks is no member, whatever tables s
 
 The log is released up to the least floor of all members and holds, never by who is connected. Who
 was not heard of for a while is *parked*: it leaves the vector, so that nobody floods for its sake,
-and keeps its floor (A17). Who was not heard of for the lease is expired.
+and keeps its floor (A17). Who was not heard of for the lease is expired. A host that began a new life
+stays a member until it says otherwise: its join is on its disk, so it knows what to leave, and nobody
+else knows what its durable subscriptions need. Whether it has any is in its reports, but the last of
+these may be older than the newest of them.
 
 Floors only rise: a report is a statement that stays true, and may come late, twice, by any way. A
 need below a floor carries its own hold (A13). A host that returns after its lease has ended is a new
@@ -249,7 +252,8 @@ class Membership:
             row = self._rows[shb]
             silent = now - self._heard_at.get(shb, now)
             entry = claim(shb)
-            if (entry is not None and entry.retired) or self._is_over(row, silent, entry):
+            expired = silent > us(s=self._parameters.expire_after_s)
+            if expired or (entry is not None and entry.retired):
                 ended.append(shb)
                 del self._rows[shb]
                 self._heard.pop(shb, None)
@@ -311,9 +315,3 @@ class Membership:
         if now - heard.ahead_since <= us(s=self._parameters.member_grace_s):
             return entry
         return entry._replace(time=heard.member.time)
-
-    def _is_over(self, row: MemberRecord, silent: int, entry: Entry | None) -> bool:
-        if silent > us(s=self._parameters.expire_after_s):
-            return True
-        began_anew = entry is not None and entry.time.life > row.join.life
-        return began_anew and not row.durable and silent > us(s=self._parameters.member_grace_s)

@@ -194,6 +194,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
     shb: ShbId
     join: Join
     durable: bool
+    """Whether it has durable subscriptions there; for people, no rule reads it (R55)."""
     time: VirtualTime
     """Its virtual time: if no table brings that to the pubend, the report does (R31)."""
 

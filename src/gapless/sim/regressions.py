@@ -156,5 +156,17 @@ REGRESSIONS: tuple[Regression, ...] = (
             'nds":0.0,"outside":0.0,"amnesia":0.0,"reads":0.0,"roam":0.0}'
         ),
     ),
+    Regression(
+        "a log was released under a durable subscription of which no report had come before a crash",
+        json=(
+            '{"seed":3334,"cells":2,"fan_out":4,"brokers_per_cell":2,"pace":0.2,"network":"datagra'
+            'm","half_open":0.0,"stall":0.0,"sync_us_min":1000,"sync_us_max":1000,"survive":0.0,"t'
+            'orn":0.0,"rates":{"crash inside a sync":0.25,"pause":0.25,"cut":2.0},"quiet":0.4,"per'
+            'iod_ms":400,"down_ms_max":1600,"whole_core":1.0,"inner_cuts":0.2,"safety_ms":4000,"li'
+            'veness_ms":60000,"operations_max":58,"domain":4,"pubends":3,"publishers":5,"subscribe'
+            'rs":1,"publish_rate":20.0,"churn_rate":1.5,"durable":1.0,"total":0.0,"past":0.0,"outs'
+            'ide":0.0,"amnesia":0.0,"roam":0.0}'
+        ),
+    ),
 )
 """Newest last."""
