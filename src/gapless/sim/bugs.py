@@ -7,7 +7,7 @@ seed shows means that the generator never makes the run that needs its rule.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -31,22 +31,14 @@ from gapless.overlay.session import Session
 from gapless.propagation import sufficiency
 from gapless.propagation.outtable import OutTable
 from gapless.sim.detours import DETOURS
+from gapless.sim.flights import FLIGHTS
 from gapless.sim.lapses import LAPSES
-from gapless.sim.plants import Catch, Plant, hunt
+from gapless.sim.plants import Catch, Plant, constant, hunt, replaced
 
 __all__ = ["BUGS", "hunt_all"]
 
 SEEDS_MAX: Final = 1_000
 """Within so many seeds every bug must be caught."""
-
-
-def _replaced(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Return a maker that puts a function in the place of the original."""
-    return lambda _: function
-
-
-def _constant(value: Any) -> Callable[[Any], Any]:
-    return lambda _: lambda *arguments, **options: value  # noqa: ARG005
 
 
 # --- the pubend ----------------------------------------------------------------------------------
@@ -193,12 +185,12 @@ BUGS: Final = (
     Plant(
         "silence above the ceiling",
         "ticks told silent are given to events after a crash (R29, A8)",
-        ((StreamEnd, "_be_silent_until", _replaced(_silence_without_ceiling)),),
+        ((StreamEnd, "_be_silent_until", replaced(_silence_without_ceiling)),),
     ),
     Plant(
         "life from the clock",
         "a clock set back makes old promises cover new subscriptions (A9)",
-        ((machine, "next_life", _replaced(lambda _, clock: max(1, clock))),),
+        ((machine, "next_life", replaced(lambda _, clock: max(1, clock))),),
     ),
     Plant(
         "sequences are forgotten",
@@ -208,7 +200,7 @@ BUGS: Final = (
     Plant(
         "a commit is done again",
         "a batch that its writer makes again after a crash is published again (S1, S3)",
-        ((Staging, "_is_over", _constant(False)),),
+        ((Staging, "_is_over", constant(False)),),
     ),
     Plant(
         "two attempts are committed",
@@ -218,7 +210,7 @@ BUGS: Final = (
     Plant(
         "released by the fastest",
         "the log is released up to the greatest floor instead of the least (R56)",
-        ((Membership, "floor", _replaced(_floor_of_the_fastest)),),
+        ((Membership, "floor", replaced(_floor_of_the_fastest)),),
     ),
     Plant(
         "released is silent",
@@ -228,27 +220,27 @@ BUGS: Final = (
     Plant(
         "any table suffices",
         "a router filters by what it has, whatever the stream's vector demands (R24, A1)",
-        ((sufficiency, "sufficient", _constant(True)),),
+        ((sufficiency, "sufficient", constant(True)),),
     ),
     Plant(
         "nobody is late",
         "a table claims to be complete for pubends its sources have not heard of (R18, A3)",
-        ((OutTable, "_late", _replaced(_claims_nothing_late)),),
+        ((OutTable, "_late", replaced(_claims_nothing_late)),),
     ),
     Plant(
         "regimes are joined",
         "silence of two regimes becomes one piece (A7)",
         (
-            (istream, "_is_cheap_to_join", _replaced(_joins_regimes)),
-            (istream, "join", _replaced(_joined_over_regimes)),
-            (knowledge, "joinable", _replaced(_joins_regimes)),
-            (knowledge, "join", _replaced(_joined_over_regimes)),
+            (istream, "_is_cheap_to_join", replaced(_joins_regimes)),
+            (istream, "join", replaced(_joined_over_regimes)),
+            (knowledge, "joinable", replaced(_joins_regimes)),
+            (knowledge, "join", replaced(_joined_over_regimes)),
         ),
     ),
     Plant(
         "unknown is silent",
         "a router answers a nack with silence where it knows nothing (I3)",
-        ((Sender, "answer", _replaced(_unknown_is_silent)),),
+        ((Sender, "answer", replaced(_unknown_is_silent)),),
     ),
     Plant(
         "starts at once",
@@ -258,12 +250,12 @@ BUGS: Final = (
     Plant(
         "begins where its host came",
         "a subscription misses the first events of a pubend that was made after it (R46)",
-        ((Strand, "known_after", _constant(None)),),
+        ((Strand, "known_after", constant(None)),),
     ),
     Plant(
         "everything is covered",
         "a host that left the vector takes the stream's silence for its own (R44)",
-        ((Crew, "is_covered", _constant(True)),),
+        ((Crew, "is_covered", constant(True)),),
     ),
     Plant(
         "joins without what was held",
@@ -273,7 +265,7 @@ BUGS: Final = (
     Plant(
         "reports its horizon",
         "a host gives up what its durable subscribers have not acknowledged (R52)",
-        ((Reporting, "_floor", _replaced(_reports_the_horizon)),),
+        ((Reporting, "_floor", replaced(_reports_the_horizon)),),
     ),
     Plant(
         "old filters leave at once",
@@ -289,22 +281,23 @@ BUGS: Final = (
         "switches before it is on disk",
         "a client sees events beyond a switch that a crash forgets (R47)",
         (
-            (Strand, "raise_barrier", _constant(None)),
-            (Strand, "lower_barrier", _constant(None)),
+            (Strand, "raise_barrier", constant(None)),
+            (Strand, "lower_barrier", constant(None)),
         ),
     ),
     Plant(
         "merges without waiting",
         "streams in total order do not wait for each other (R51)",
-        ((Subscription, "_drain_merged", _replaced(_merges_at_once)),),
+        ((Subscription, "_drain_merged", replaced(_merges_at_once)),),
     ),
     Plant(
         "sessions never die",
         "a peer that is not heard of, or does not hear us, is spoken to for ever (R1, A28)",
-        ((Session, "_restart", _constant(None)),),
+        ((Session, "_restart", constant(None)),),
     ),
     *LAPSES,
     *DETOURS,
+    *FLIGHTS,
 )
 """Each is to be caught within :data:`SEEDS_MAX` seeds."""
 

@@ -7,7 +7,6 @@ run that is likely; :data:`ONLY_DIRECTED` names the tests that miss them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +23,7 @@ from gapless.overlay.relays import Relays
 from gapless.overlay.session import Session, State
 from gapless.propagation.edge import Edge
 from gapless.propagation.sufficiency import Chooser
-from gapless.sim.plants import Plant
+from gapless.sim.plants import Plant, constant, replaced
 
 __all__ = ["DETOURS", "ONLY_DIRECTED"]
 
@@ -129,15 +128,6 @@ def _takes_every_relayed_session(original: Any) -> Any:
     return packet
 
 
-def _nothing(original: Any) -> Any:
-    del original
-    return lambda *_, **__: None
-
-
-def _replaced(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    return lambda _: function
-
-
 DETOURS: Final = (
     Plant(
         "no bypass",
@@ -147,7 +137,7 @@ DETOURS: Final = (
     Plant(
         "no relays",
         "who has no link to a peer does not talk to it (R3)",
-        ((Relays, "seek", _nothing),),
+        ((Relays, "seek", constant(None)),),
     ),
     Plant(
         "a feeder that is not nearer",
@@ -168,7 +158,7 @@ DETOURS: Final = (
     Plant(
         "place from beyond",
         "a table from beyond a cell shows that a host is not behind that cell (R23, A25)",
-        ((Chooser, "_is_behind_a_sibling", _replaced(_siblings_beyond)),),
+        ((Chooser, "_is_behind_a_sibling", replaced(_siblings_beyond)),),
     ),
     Plant(
         "reports for the missing",

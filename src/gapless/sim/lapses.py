@@ -25,7 +25,7 @@ from gapless.delivery.subscribers.stalls import Stalls
 from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.overlay import Packet
 from gapless.overlay.session import Session, State
-from gapless.sim.plants import Plant
+from gapless.sim.plants import Plant, constant, replaced
 
 __all__ = ["LAPSES"]
 
@@ -142,20 +142,11 @@ def _takes_whole_rows(original: Any) -> Any:
     return take
 
 
-def _nothing(original: Any) -> Any:
-    del original
-    return lambda *_: None
-
-
-def _replaced(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    return lambda _: function
-
-
 LAPSES: Final = (
     Plant(
         "nacks are dropped",
         "a router does not ask on for what it does not know (R37)",
-        ((Inquiry, "ask", _replaced(_drops_nacks)),),
+        ((Inquiry, "ask", replaced(_drops_nacks)),),
     ),
     Plant(
         "silence over an event",
@@ -190,7 +181,7 @@ LAPSES: Final = (
     Plant(
         "damage is not told",
         "who waits for what cannot be read is not told why (P8)",
-        ((Stalls, "review", _nothing),),
+        ((Stalls, "review", constant(None)),),
     ),
     Plant(
         "a record is written once",
@@ -200,12 +191,12 @@ LAPSES: Final = (
     Plant(
         "a cache without end",
         "a subend keeps all that waits (R38, I14)",
-        ((Subend, "_bound", _nothing),),
+        ((Subend, "_bound", constant(None)),),
     ),
     Plant(
         "slow receivers ask in vain",
         "what was asked for while too much waited to be sent is never answered (R40)",
-        ((Router, "go_on", _replaced(_goes_on_without_answers)),),
+        ((Router, "go_on", replaced(_goes_on_without_answers)),),
     ),
     Plant(
         "a stay is met twice",

@@ -15,7 +15,7 @@ import msgspec
 from gapless.sim.machine import BROKER
 from gapless.sim.runner import Result, run_seed
 
-__all__ = ["Catch", "Plant", "hunt", "patched"]
+__all__ = ["Catch", "Plant", "constant", "hunt", "patched", "replaced"]
 
 
 @contextmanager
@@ -32,6 +32,16 @@ def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
             delattr(owner, name)
         else:
             setattr(owner, name, original)
+
+
+def replaced(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Return a maker that puts a function in the place of the original."""
+    return lambda _: function
+
+
+def constant(value: Any) -> Callable[[Any], Any]:
+    """Return a maker that puts a function in the place of the original that always says the same."""
+    return lambda _: lambda *arguments, **options: value  # noqa: ARG005
 
 
 class Plant(msgspec.Struct, frozen=True):
