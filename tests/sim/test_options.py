@@ -61,7 +61,7 @@ def test_most_seeds_are_as_they_were_drawn_and_the_others_have_one_situation() -
         with_redundancy(draw_ordinary(options.seed)) == options.with_(together=False)
         for options in DRAWN
     )
-    assert 0.6 < ordinary / len(DRAWN) < 0.8
+    assert 0.5 < ordinary / len(DRAWN) < 0.8
 
 
 def test_a_world_has_no_more_brokers_than_can_be_simulated_fast() -> None:

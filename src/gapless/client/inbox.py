@@ -99,6 +99,8 @@ class Inbox:
         self._earliest: set[PubendId] = set()
         """Streams that go on with the oldest that the log has: what it has lost is no gap."""
         self._acked: dict[PubendId, Tick] = {}
+        self._resting: dict[PubendId, Tick] = {}
+        """Of a durable one: where streams go on that had started once, and that wait now."""
         self._quiet: dict[PubendId, tuple[Tick, Tick]] = {}
         """Where nothing comes: the place of the last that came, and how far the stream is told to be."""
         self._earlier: tuple[Governed, ...] = ()
@@ -239,6 +241,7 @@ class Inbox:
 
     def _begin(self) -> Begin:
         ticks = self.prefetch.resume_from(merged=self._settings.order is Order.TOTAL)
+        ticks = {**self._resting, **ticks}
         if not ticks:
             return self._settings.begin
         return Begin(BeginKind.POSITION, tuple(ticks.items()))
@@ -265,6 +268,9 @@ class Inbox:
             broker = self.link.welcome.broker
             self._audit.opened(broker, self.text, answer.position, self.prefetch.received)
         self.waiting = {str(each.pubend): each.reason for each in answer.waiting}
+        self._resting = {
+            each.pubend: each.after for each in answer.waiting if each.after is not None
+        }
         if not self.is_started and self._settings.begin.kind is BeginKind.EARLIEST:
             self._earliest.update(pubend for pubend, _ in answer.position)
         self.is_answered = self.is_started = True

@@ -217,6 +217,8 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True):
 
     pubend: PubendId
     reason: str
+    after: Tick | None = None
+    """Where a durable one goes on that had started before, and has to elsewhere if it flees."""
 
 
 class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -58,6 +58,9 @@ BROKERS_MAX: Final = 15
 STAGING_SHARE: Final = 0.125
 """How many seeds have writers that stage."""
 
+FLEEING_SHARE: Final = 0.1
+"""How many seeds are about clients that flee."""
+
 
 class NetworkKind(StrEnum):
     """How links fail."""
@@ -217,7 +220,7 @@ def draw(seed: int) -> Options:
     """Return the options of a seed."""
     together = Random(f"{seed}/together").random() < 0.5  # noqa: S311
     ordinary = with_redundancy(draw_ordinary(seed))
-    return _also_staging(add_situation(ordinary).with_(together=together))
+    return _often_fleeing(_also_staging(add_situation(ordinary).with_(together=together)))
 
 
 def with_redundancy(options: Options) -> Options:
@@ -244,6 +247,24 @@ def _also_staging(options: Options) -> Options:
     limits = random.choice(({}, {}, {"staged_ttl_s": 1}, {"staged_bytes_max": 3_000}))
     return options.with_(
         stagers=random.randint(1, 2), stage_rate=rate, limits={**options.limits, **limits}
+    )
+
+
+def _often_fleeing(options: Options) -> Options:
+    """Return the options with clients that often flee, go back, and change filters between, in some
+    seeds; the others stay as they are.
+    """
+    random = Random(f"{options.seed}/fleeing")  # noqa: S311
+    if random.random() >= FLEEING_SHARE:
+        return options
+    often = 0.1 / options.pace
+    return options.with_(
+        cells=max(2, options.cells),
+        flee=random.choice((0.5, 0.8)),
+        durable=1.0,
+        amnesia=0.3,
+        churn_rate=max(options.churn_rate, 5 * often),
+        rates={**options.rates, "crash": 2.0 * often, "client loss": 4.0 * often},
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gapless.core.ids import BrokerId
+from gapless.core.ids import BrokerId, PubendId
 from gapless.messages.clients import (
     Ack,
     Begin,
@@ -80,6 +80,8 @@ class Subscriber(Client):
         """By broker how often its record had been erased there when it was answered or first came."""
         self._home: Home | None = None
         """Of a durable one: where it lives, as far as was told."""
+        self._resting: dict[PubendId, int] = {}
+        """Of a durable one: where streams go on that had started once, and that wait now."""
         self._earlier: tuple[Governed, ...] = ()
         """Of a durable one: its filters before the present one, as far as they matter."""
         self._change: SetFilter | None = None
@@ -184,8 +186,8 @@ class Subscriber(Client):
         if forgetful and self.random.random() < options.amnesia:
             checker.forgot()
             return LATEST
-        position = checker.position()
-        return Begin(BeginKind.POSITION, position) if position else LATEST
+        position = {**self._resting, **dict(checker.position())}
+        return Begin(BeginKind.POSITION, tuple(position.items())) if position else LATEST
 
     # --- what comes --------------------------------------------------------------------------
 
@@ -272,8 +274,11 @@ class Subscriber(Client):
         self._subscribing = 0
         erased, was_home = self._erasures(), self._is_at_home
         self._home, self._earlier = notice.home, notice.earlier
-        if was_home and erased > self._erased.get(self.host.broker, erased):
-            self.checker.expired(self._first_begin(), notice.position)
+        waiting = notice.waiting
+        self._resting = {each.pubend: each.after for each in waiting if each.after is not None}
+        is_gone = was_home and erased > self._erased.get(self.host.broker, erased)
+        if is_gone and LATEST in self._asked_begins:
+            self.checker.expired(LATEST, notice.position)
         elif self._resuming:
             self.checker.resumed(notice.position)
         else:
@@ -283,11 +288,6 @@ class Subscriber(Client):
         self._asked_begins.clear()
         if self._change is not None:
             self._ask_change()
-
-    def _first_begin(self) -> Begin:
-        """Return where a subscription that is new again may have begun: any asking may have made it."""
-        asked = self._asked_begins
-        return LATEST if LATEST in asked else asked[-1]
 
     def _refused(self, notice: Refused) -> None:
         if self._change is not None and notice.request == self._change.request:

@@ -155,6 +155,12 @@ class Strand:
         return self.base is not None and not self._barriers and kept
 
     @property
+    def rests_at(self) -> Tick | None:
+        """After which tick it goes on, of a durable one that has begun, settled or not; else None."""
+        is_begun = self.base is not None and not self._barriers and not self.from_oldest
+        return self.origin if is_begun and self.subscription.durable else None
+
+    @property
     def is_writing(self) -> bool:
         """Whether something about it is on its way to the disk."""
         return bool(self._barriers)

@@ -297,7 +297,7 @@ class Subscription:
         if answer.timer is not None:
             answer.timer.cancel()
         waiting = tuple(
-            Waiting(pubend, self.reason(strand))
+            Waiting(pubend, self.reason(strand), strand.rests_at)
             for pubend, strand in self.strands.items()
             if not strand.settled
         )
