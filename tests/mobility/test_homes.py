@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
-from gapless.core.ids import BrokerId
+from gapless.core.ids import BrokerId, PubendId
+from gapless.core.ticks import Tick
 from gapless.messages.clients import (
     Begin,
     BeginKind,
@@ -21,8 +22,12 @@ from gapless.messages.clients import (
 )
 from gapless.messages.mobility import Superseded
 from gapless.messages.records import HoldRecord
+from gapless.messages.requests import Read
+from gapless.messages.streams import Attach
 from tests.broker.desk import Asker, Desk, P
-from tests.scenarios.brokers import Publisher
+from tests.scenarios.brokers import Publisher, of
+
+Place: TypeAlias = dict[PubendId, Tick]
 
 
 def stage() -> tuple[Desk, Publisher, Asker, Subscribed]:
@@ -313,3 +318,87 @@ def test_an_abandoned_flight_does_not_win_over_the_home_that_went_on() -> None:
     ann.publish("e2", kind=2)
     world.run(s=1)
     assert payloads(client)[-1] == "e2"
+
+
+# --- back at a home that has not heard of the move ----------------------------------------------------
+
+
+def away_from_home() -> tuple[Desk, Asker, Home]:
+    """Return the line a - p - b with a client that lives at b now; a is cut off and does not know."""
+    world = Desk("a-p-b", retention_s=0)
+    world.lose(of(Superseded, target="a"))
+    client = Asker(world, "a", "desk")
+    answer = client.subscribe("TRUE", durable=True)
+    world.cut("a", "p")
+    moved = come_with(client, "b", answer.home, {})
+    return world, client, moved.home
+
+
+def come_with(
+    client: Asker, broker: BrokerId, home: Home | None, seen: Place, acked: Place | None = None
+) -> Any:
+    """Let a client come to a broker with places on pubends; return the answer."""
+    client.connect(broker)
+    client.notices.clear()
+    begin = Begin(BeginKind.POSITION, tuple(seen.items()))
+    kept = tuple((seen if acked is None else acked).items())
+    call = Subscribe(
+        client.number(), "desk", "TRUE", True, begin, credit=1_000, home=home, acked=kept
+    )
+    return client.call(call, s=5)
+
+
+def test_a_place_on_a_pubend_that_an_old_home_has_not_heard_of_is_not_forgotten() -> None:
+    world, client, home = away_from_home()
+    ann = world.publisher("p")
+    seen = ann.publish("e1")
+    world.run(s=1)
+    assert payloads(client) == ["e1"]
+    ann.publish("e2")
+    client.leave()
+    come_with(client, "a", home, {P: seen})
+    world.heal("a", "p")
+    world.run(s=5)
+    assert payloads(client) == ["e2"]
+
+
+def test_an_old_home_that_begins_where_its_client_is_keeps_what_is_not_acknowledged() -> None:
+    world, client, home = away_from_home()
+    ann = world.publisher("p")
+    acked, seen = ann.publish("e1"), ann.publish("e2")
+    world.run(s=1)
+    client.leave()
+    lost = world.lose(of(Attach, Read, source="a"))
+    world.heal("a", "p")
+    world.run(s=1)
+    assert world.strand("a", "desk").base is None
+    back = come_with(client, "a", home, {P: seen}, {P: acked})
+    lost.end()
+    world.run(s=5)
+    assert payloads(client) == []
+    client.leave()
+    come_without_a_position(client, "a", back.home)
+    world.run(s=2)
+    assert payloads(client) == ["e2"]
+
+
+def test_an_old_home_that_came_to_a_pubend_later_than_its_client_goes_back_for_it() -> None:
+    # p forgot in a crash what a wants, so a begins where its news comes again
+    world, client, home = away_from_home()
+    world.restart("p")
+    world.run(s=1)
+    ann = world.publisher("p")
+    seen = ann.publish("e1")
+    world.run(s=1)
+    assert payloads(client) == ["e1"]
+    client.leave()
+    ann.publish("e2")
+    world.heal("a", "p")
+    world.run(s=5)
+    begun = world.strand("a", "desk").base
+    assert begun is not None
+    assert begun >= ann.ticks["e2"]
+    ann.publish("e3")
+    come_with(client, "a", home, {P: seen})
+    world.run(s=5)
+    assert payloads(client) == ["e2", "e3"]

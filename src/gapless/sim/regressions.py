@@ -168,5 +168,21 @@ REGRESSIONS: tuple[Regression, ...] = (
             'ide":0.0,"amnesia":0.0,"roam":0.0}'
         ),
     ),
+    Regression(
+        "a client that had come to a pubend elsewhere, and came home, was taken for one that missed it",
+        json=(
+            '{"seed":2914,"cells":2,"shape":"random","fan_out":4,"brokers_per_cell":3,"delta":3,"p'
+            'ace":0.2,"limits":{},"network":"session","delay_us_min":50,"delay_us_max":2000,"dupli'
+            'cate":0.0,"half_open":0.0,"stall":0.0,"sync_us_min":1000,"sync_us_max":20000,"togethe'
+            'r":false,"survive":0.0,"torn":0.0,"clock_error_us":0,"rates":{"crash":2.0,"crash insi'
+            'de a sync":0.25,"pause":2.0},"quiet":0.25,"period_ms":400,"down_ms_min":0,"down_ms_ma'
+            'x":1600,"whole_core":1.0,"inner_losses":0.0,"inner_cuts":0.0,"safety_ms":4000,"livene'
+            'ss_ms":45000,"operations_max":1000000,"domain":3,"pubends":4,"publishers":4,"subscrib'
+            'ers":2,"publish_rate":20.0,"batch_max":1,"churn_rate":0.0,"durable":0.5,"total":0.0,"'
+            'past":0.0,"best_effort":0.0,"late_pubends":0.6,"outside":0.0,"widen_rate":0.0,"repeat'
+            '_rate":0.0,"stagers":0,"stage_rate":0.0,"amnesia":0.0,"reads":0.0,"roam":0.0,"flee":0'
+            '.5,"credit_max":100,"expiry":false,"expiry_s":604800,"retention_s":0}'
+        ),
+    ),
 )
 """Newest last."""

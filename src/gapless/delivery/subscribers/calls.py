@@ -135,10 +135,9 @@ class Calls:
                 return
             self._tell_taken_over(found, client)
         if found is not None and found.durable and not _is_outdated(found, call, wanted):
-            self.disconnect(found)
             if call.home is not None and found.epoch < call.home.epoch:
-                found.epoch = call.home.epoch + 1  # it was home before, and is again
-                self._host.save(found, _nothing)
+                self._come_home(found, call, call.home)
+            self.disconnect(found)
             self._connect(found, client, call)
             return
         if found is not None:
@@ -189,6 +188,23 @@ class Calls:
             host.save(made, lambda: self._is_stored(made))
         else:
             host.look_at_all(made)
+
+    def _come_home(self, found: Subscription, call: Subscribe, home: Home) -> None:
+        """Go on with a subscription that was here before, moved, and is here again.
+
+        Meanwhile its client may have come to pubends of which this host has not heard, or to which it
+        came later. There it goes on from its place, with what it has not acknowledged. Only then is
+        this its home: after a crash in between its client brings its places again.
+        """
+        if call.begin.kind is BeginKind.POSITION:
+            earlier = zip(found.segments[:-1], call.earlier, strict=True)  # it is not outdated
+            found.brought = [(segment, dict(each.ends)) for segment, each in earlier]
+            self.disconnect(found)
+            for pubend, tick in _kept_from(call).position:
+                self._host.place(found, pubend, tick, seeks=call.seeks)
+            found.brought = []
+        found.epoch = home.epoch + 1
+        self._host.save(found, _nothing)
 
     def _bring(self, made: Subscription, call: Subscribe) -> None:
         """Take over what a subscription was told and asked for where it lived before."""

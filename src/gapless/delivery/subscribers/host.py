@@ -248,6 +248,23 @@ class SubscriberHost:
                 each.subend.review_eager()
         self.touch(subscription)
 
+    def place(
+        self, subscription: Subscription, pubend: PubendId, after: Tick, *, seeks: int
+    ) -> None:
+        """Let a subscription that comes back go on after a tick, if it has begun here only above.
+
+        Where an operator has moved it more than so many ``seeks``, it stays.
+        """
+        strand = subscription.strands.get(pubend)
+        if strand is None:
+            strand = Strand(subscription, self.subend(pubend), subscription.newest)
+            subscription.strands[pubend] = strand
+        if strand.base is None:
+            strand.bring(subscription.brought)
+            strand.move_to(after)
+        elif after < strand.base and strand.sought <= seeks:
+            strand.move_to(after)
+
     def drop_strand(self, strand: Strand) -> None:
         """A subscription looks at a pubend no more."""
         strand.catch_up.stop()

@@ -9,12 +9,12 @@ import msgspec
 
 from gapless.broker import Broker
 from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
-from gapless.core.machine import Event
+from gapless.core.machine import Asked, Event
 from gapless.core.ticks import Tick
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subscription import Subscription
-from gapless.messages.clients import BeginKind, Order, Subscribed
+from gapless.messages.clients import BeginKind, Order, Subscribe, Subscribed
 from gapless.sim.probes.insight import Insight
 from gapless.sim.probes.watch import Handler, Invariant
 
@@ -44,6 +44,9 @@ class Beginnings(Invariant):
     """R46: a subscription whose client was told that it has begun, before its host ever heard of a
     pubend, misses nothing of that which was published when the tables of the pubend's broker had the
     news of the subscription. In total order it may: there nothing begins below what was merged.
+
+    A client that fled and comes back may have been given the pubend elsewhere. Then it goes on from its
+    own place; what it was given up to there is for the checkers to say, which know it from all homes.
     """
 
     def __init__(self, insight: Insight) -> None:
@@ -58,6 +61,10 @@ class Beginnings(Invariant):
         }
         """Whose clients were told, by name; None for what is durable."""
         self._telling: list[str] = []
+        self._placed: dict[BrokerId, set[tuple[str, PubendId]]] = {
+            each: set() for each in self.world.hosts
+        }
+        """The pubends on which a client of a subscription had its own place when it came."""
         self._early: dict[BrokerId, list[_Early]] = {each: [] for each in self.world.hosts}
 
     def said(self) -> Mapping[type, Handler]:
@@ -83,8 +90,10 @@ class Beginnings(Invariant):
 
     def moved(self, process: Process, machine: Broker, event: Event) -> None:
         """Note what is known and told since the step before, and look at what has begun."""
-        del event
         me = process.host.broker
+        if isinstance(event, Asked) and isinstance(event.request, Subscribe):
+            call = event.request
+            self._placed[me].update((call.subscription, each) for each, _ in call.begin.position)
         self._note_facts(me, machine)
         self._note_news(me, machine)
         self._note_told(me, machine)
@@ -138,7 +147,8 @@ class Beginnings(Invariant):
         """Look at a subscription on a pubend; say whether there is nothing more to see."""
         subscription, pubend = early
         strand = subscription.strands.get(pubend)
-        if subscription.ended or strand is None:
+        is_placed = (subscription.name, pubend) in self._placed[me]
+        if subscription.ended or strand is None or is_placed:
             return True
         if strand.base is None:
             return False
