@@ -231,11 +231,12 @@ class Inbox:
 
     def _luggage(self) -> tuple[PositionTuple, tuple[Governed, ...]]:
         """Return what another broker has to know of the subscription, should it go on there."""
-        acked = {**self.prefetch.starts, **self._acked}
+        acked = {**self._resting, **self.prefetch.starts, **self._acked}
+        # where it has no place it begins anew, with the present filter
         self._earlier = tuple(
             each
             for each in self._earlier
-            if any(end > acked.get(pubend, 0) for pubend, end in each.ends)
+            if any(end > acked.get(pubend, end) for pubend, end in each.ends)
         )
         return tuple(acked.items()), self._earlier
 

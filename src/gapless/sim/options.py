@@ -58,6 +58,9 @@ BROKERS_MAX: Final = 15
 STAGING_SHARE: Final = 0.125
 """How many seeds have writers that stage."""
 
+RELAYED_DELAY_US: Final = 1_500
+"""How long a packet usually takes at most, at the usual pace, where links stay cut."""
+
 FLEEING_SHARE: Final = 0.1
 """How many seeds are about clients that flee."""
 
@@ -228,13 +231,27 @@ def with_redundancy(options: Options) -> Options:
     random = Random(f"{options.seed}/redundancy")  # noqa: S311
     brokers = random.choice((1, 1, 2, 2, 3))
     calm = options.calm
-    return options.with_(
+    redundant = options.with_(
         brokers_per_cell=brokers,
         cells=min(options.cells, BROKERS_MAX // brokers),
         delta=random.choice((0, 1, 1, 2, 3, 4)),
         inner_losses=0.0 if calm else random.choice((0.0, 0.2, 0.5)),
         inner_cuts=0.0 if calm else random.choice((0.0, 0.2, 0.5)),
         flee=random.choice((0.0, 0.0, 0.2, 0.5)),
+    )
+    return _near(redundant) if redundant.inner_cuts else redundant
+
+
+def _near(options: Options) -> Options:
+    """Return the options with links that are quick enough for ways over relays.
+
+    Such a way has several hops, and on a busy link the slowest of a hundred packets sets the pace.
+    Were that beyond the failure detector's patience, no session over relays could last.
+    """
+    slowest = int(RELAYED_DELAY_US * options.pace / 0.1)
+    return options.with_(
+        delay_us_min=min(options.delay_us_min, slowest // 2),
+        delay_us_max=min(options.delay_us_max, slowest),
     )
 
 

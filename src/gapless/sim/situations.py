@@ -154,6 +154,7 @@ def flooded(options: Options, random: Random) -> Options:
     return flooding.with_(
         limits={**flooding.limits, "queue_bytes_max": 300, "nack_span_ms": 1},
         cells=random.randint(2, 3),
+        inner_cuts=0.0,  # so slow a link is no way for others
         delay_us_min=2_500,
         delay_us_max=5_000,
         rates=_also(flooding, "one-way cut", 4.0),

@@ -82,6 +82,8 @@ class Subscriber(Client):
         """Of a durable one: where it lives, as far as was told."""
         self._resting: dict[PubendId, int] = {}
         """Of a durable one: where streams go on that had started once, and that wait now."""
+        self._text = ""
+        """Of a durable one: its present filter, as its home calls it."""
         self._earlier: tuple[Governed, ...] = ()
         """Of a durable one: its filters before the present one, as far as they matter."""
         self._change: SetFilter | None = None
@@ -173,11 +175,11 @@ class Subscriber(Client):
 
     def _what_governed(self) -> tuple[Governed, ...]:
         """Return the filters before the present one that govern what is not acknowledged."""
-        acked = dict(self.checker.acknowledged())
+        acked = {**self._resting, **dict(self.checker.acknowledged())}
         return tuple(
             each
             for each in self._earlier
-            if any(end > acked.get(pubend, 0) for pubend, end in each.ends)
+            if any(end > acked.get(pubend, end) for pubend, end in each.ends)
         )
 
     def _resume_begin(self) -> Begin:
@@ -273,7 +275,7 @@ class Subscriber(Client):
             return
         self._subscribing = 0
         erased, was_home = self._erasures(), self._is_at_home
-        self._home, self._earlier = notice.home, notice.earlier
+        self._home, self._text, self._earlier = notice.home, notice.filter, notice.earlier
         waiting = notice.waiting
         self._resting = {each.pubend: each.after for each in waiting if each.after is not None}
         is_gone = was_home and erased > self._erased.get(self.host.broker, erased)
@@ -324,10 +326,16 @@ class Subscriber(Client):
 
     def _filter_set(self, notice: FilterSet) -> None:
         if self._change is not None and notice.request == self._change.request:
-            self._change = None
+            wanted, self._change = self._change.filter, None
             if self.durable:
-                self._earlier += (Governed(self.checker.old_filter, notice.position),)
+                self._note_switch(str(self.truth.filter(wanted)), notice.position)
             self.checker.change_done(notice.position, exact=self._change_asked == 1)
+
+    def _note_switch(self, text: str, position: PositionTuple) -> None:
+        """Note that another filter governs, unless that was told when the connection began."""
+        if text != self._text:
+            self._earlier += (Governed(self._text, position),)
+            self._text = text
 
     def seek(self, begin: Begin) -> None:
         """Go on from somewhere else."""
