@@ -187,6 +187,7 @@ class Subscriber(Client):
         forgetful = self._answered and checker.may_forget and self._is_at_home
         if forgetful and self.random.random() < options.amnesia:
             checker.forgot()
+            self._resting = {}
             return LATEST
         position = {**self._resting, **dict(checker.position())}
         return Begin(BeginKind.POSITION, tuple(position.items())) if position else LATEST

@@ -156,9 +156,9 @@ class Strand:
 
     @property
     def rests_at(self) -> Tick | None:
-        """After which tick it goes on, of a durable one that has begun, settled or not; else None."""
+        """What is acknowledged, of a durable one that has begun, settled or not; else None."""
         is_begun = self.base is not None and not self._barriers and not self.from_oldest
-        return self.origin if is_begun and self.subscription.durable else None
+        return self.acked if is_begun and self.subscription.durable else None
 
     @property
     def is_writing(self) -> bool:
