@@ -6,6 +6,7 @@ import pytest
 
 import gapless
 from gapless.client.options import Backoff
+from gapless.messages.operating import SetDurableFilter
 from gapless.testing import Overlay
 from tests.client.running import soon, story
 
@@ -72,3 +73,64 @@ async def test_a_restart_is_waited_for(flee_after: float | None) -> None:
 async def test_a_time_to_flee_after_is_checked() -> None:
     with pytest.raises(gapless.errors.UsageError, match="above 0"):
         gapless.connect("gapless://b1", flee_after=-1)
+
+
+@story
+async def test_what_was_not_acknowledged_comes_again_after_a_flight() -> None:
+    # the program dies after it fled, and the next one knows nothing of what it has seen
+    async with (
+        Overlay("line:3") as overlay,
+        gapless.connect(overlay.url("b3")) as there,
+        there.publisher("quotes") as publisher,
+    ):
+        async with (
+            gapless.connect(overlay.url("b1", "b2"), backoff=QUICK, flee_after=0.05) as session,
+            session.subscribe("n > 0", durable="desk", start="earliest", ack="manual") as events,
+        ):
+            await publisher.publish_many({"n": n} for n in range(1, 4))
+            first = await events.get()
+            await events.get()
+            await events.ack(first)
+            await overlay.kill("b1")
+            await soon(lambda: "desk" in overlay.node("b2").broker.host.subscriptions)
+            assert (await events.get()).attributes["n"] == 3
+        async with (
+            gapless.connect(overlay.url("b2")) as session,
+            session.subscribe("n > 0", durable="desk") as events,
+        ):
+            assert [(await events.get()).attributes["n"] for _ in range(2)] == [2, 3]
+
+
+@story
+async def test_a_filter_that_an_operator_has_set_is_taken_along() -> None:
+    async with (
+        Overlay("line:3") as overlay,
+        gapless.connect(overlay.url("b3")) as there,
+        there.publisher("quotes") as publisher,
+        gapless.connect(overlay.url("b1", "b2"), backoff=QUICK, flee_after=0.05) as session,
+        session.subscribe("n > 0", durable="desk", start="earliest") as events,
+    ):
+        async with gapless.connect(overlay.url("b1")) as operator:
+            await operator.request(SetDurableFilter(0, "desk", "n > 10"))
+        await soon(lambda: events.filter == gapless.Filter("n > 10"))
+        await overlay.kill("b1")
+        await publisher.publish_many({"n": n} for n in (5, 11))
+        assert (await events.get()).attributes["n"] == 11
+
+
+@story
+async def test_filters_that_still_govern_are_taken_along() -> None:
+    # R47: what lies before the change is not read yet when the broker dies
+    async with (
+        Overlay("line:3") as overlay,
+        gapless.connect(overlay.url("b3")) as there,
+        there.publisher("quotes") as publisher,
+        gapless.connect(overlay.url("b1", "b2"), backoff=QUICK, flee_after=0.05) as session,
+        session.subscribe("n > 0", durable="desk", start="earliest", prefetch=1) as events,
+    ):
+        await publisher.publish_many({"n": n} for n in (1, 2, 3))
+        assert (await events.get()).attributes["n"] == 1
+        await events.set_filter("n > 10")
+        await overlay.kill("b1")
+        await publisher.publish_many({"n": n} for n in (4, 11))
+        assert [(await events.get()).attributes["n"] for _ in range(3)] == [2, 3, 11]

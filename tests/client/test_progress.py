@@ -9,7 +9,15 @@ from gapless.client.options import Backoff
 from gapless.core.ids import PubendId
 from gapless.core.parameters import Parameters
 from gapless.delivery.pubend import Pubend
-from gapless.messages.clients import BeginKind, Delivery, Progress, Seek, Subscribe, Subscribed
+from gapless.messages.clients import (
+    Ack,
+    BeginKind,
+    Delivery,
+    Progress,
+    Seek,
+    Subscribe,
+    Subscribed,
+)
 from gapless.messages.streams import Publication
 from gapless.testing import Overlay
 from tests.client.proxy import Proxy
@@ -118,3 +126,23 @@ async def test_who_was_quiet_for_longer_than_the_log_is_kept_finds_no_gap(order:
             await soon(lambda: events._inbox.is_answered)
             await publisher.publish({"n": 101})
             assert (await events.get()).attributes["n"] == 101
+
+
+@story
+async def test_a_durable_subscription_acknowledges_that_nothing_came() -> None:
+    # MV-13: until then the log is kept, for no other broker knows that nothing was there
+    async with (
+        ScriptedBroker() as broker,
+        gapless.connect(broker.url, backoff=QUICK) as session,
+        session.subscribe("n > 0", durable="desk", ack="manual") as events,
+    ):
+        broker.visit.tell(Progress("desk", ((Q, 70),)))
+        await soon(lambda: [each.position for each in broker.asked(Ack)] == [((Q, 70),)])
+        broker.visit.tell(delivery("desk", 80), Progress("desk", ((Q, 90),)))
+        event = await events.get()
+        broker.visit.tell(Progress("desk", ((Q, 100),)))
+        await soon(lambda: events.position.get("quotes") == 100)
+        assert len(broker.asked(Ack)) == 1, "80 is not acknowledged, so neither is what follows"
+        await events.ack(event)
+        broker.visit.tell(Progress("desk", ((Q, 110),)))
+        await soon(lambda: broker.asked(Ack)[-1].position == ((Q, 110),))
