@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +70,13 @@ def test_where_nobody_listens_yet_a_client_is_refused() -> None:
     held = HeldPorts(1)
     assert asyncio.run(_refused(held.ports[0]))
     held.let_go()
+
+
+def test_ports_that_nobody_needs_any_more_are_let_go_by_themselves() -> None:
+    held = HeldPorts(1)
+    port = held.ports[0]
+    files = len([*Path("/proc/self/fd").iterdir()])
+    del held
+    gc.collect()
+    assert len([*Path("/proc/self/fd").iterdir()]) == files - 1
+    listen(port).close()

@@ -88,7 +88,7 @@ def records(value: Any) -> Any:
     >>> from gapless.messages.clients import Waiting
     >>> from gapless.core.ids import PubendId
     >>> records((Waiting(PubendId("quotes"), "cut off"),))
-    [{'pubend': 'quotes', 'reason': 'cut off'}]
+    [{'pubend': 'quotes', 'reason': 'cut off', 'after': None}]
     """
     from enum import IntEnum
 

@@ -8,26 +8,32 @@ port to nobody who asks for any.
 
 from __future__ import annotations
 
-import contextlib
+import os
 import socket
+import weakref
 
 __all__ = ["HeldPorts"]
 
 
 class HeldPorts:
-    """Free ports of the loopback, held until they are let go."""
+    """Free ports of the loopback, held until they are let go, or forgotten."""
 
     def __init__(self, count: int) -> None:
-        self._sockets = contextlib.ExitStack()
-        self.ports = [self._hold() for _ in range(count)]
+        files: list[int] = []
+        self.let_go = weakref.finalize(self, _close, files)
+        """Hold them no more."""
+        self.ports = [_hold(files) for _ in range(count)]
 
-    def _hold(self) -> int:
-        held = self._sockets.enter_context(socket.socket())
+
+def _hold(files: list[int]) -> int:
+    with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
         port: int = held.getsockname()[1]
+        files.append(held.detach())
         return port
 
-    def let_go(self) -> None:
-        """Hold them no more."""
-        self._sockets.close()
+
+def _close(files: list[int]) -> None:
+    for file in files:
+        os.close(file)
