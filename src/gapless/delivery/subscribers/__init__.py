@@ -9,9 +9,11 @@ the horizon, or reads the log on its way there, or waits for its start or its cl
 **segments** (:mod:`.segments`): a change of filter lets one end and the next govern, at one tick of
 each stream.
 
-The **host** (:mod:`.host`) joins pubends and matches publications; :mod:`.calls` takes what clients
-ask, :mod:`.operators` what operators ask of durable subscriptions; :mod:`.reporting` tells pubends up to where their logs are needed; :mod:`.restoring` brings
-durable subscriptions back from disk; :mod:`.holding` keeps logs for those who read far back; :mod:`.loose` is the end of a best-effort stream.
+The **host** (:mod:`.host`) joins pubends and matches publications; :mod:`.crew` knows who waits for what
+of a stream. :mod:`.calls` takes what clients ask, :mod:`.operators` what operators ask of durable
+subscriptions. :mod:`.reporting` tells pubends up to where their logs are needed, :mod:`.holding` keeps them
+for those who read far back, and :mod:`.progress` tells clients where nothing comes. :mod:`.restoring` brings
+durable subscriptions back from disk; :mod:`.loose` is the end of a best-effort stream.
 
 Whatever is missing of the past, for whatever reason (a client that comes back, a late start, a slow
 reader, a filter that no table knew), comes by one primitive: a read of the log with the filter.
