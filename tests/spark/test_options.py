@@ -36,6 +36,12 @@ def test_the_case_of_a_name_does_not_count() -> None:
     assert parsed(onrelease="skip").on_release == "skip"
 
 
+def test_where_a_broker_filters_a_task_reads_more_unless_it_is_told_how_much() -> None:
+    plain, filtered = parsed(), parsed(filter="price > 1")
+    assert filtered.partition_bytes == 4 * plain.partition_bytes
+    assert parsed(filter="price > 1", partitionBytes="1000").partition_bytes == 1_000
+
+
 def test_columns_have_types() -> None:
     assert parsed(columns="symbol STRING, `unit price`: double").columns == (
         Column("symbol", Kind.STRING),

@@ -26,6 +26,9 @@ restarted is back in seconds; a Spark job has time."""
 PARTITION_BYTES: Final = 33_554_432
 """How much of a log a task reads, about. Enough to make the start of a task small beside it."""
 
+FILTERED_BYTES: Final = 134_217_728
+"""The same where a broker filters: little of it comes, so more is small beside the start of a task."""
+
 _CREDENTIALS: Final = ("credential", "password", "secret", "token", "user", "apikey", "auth")
 """What names of options have in them that other sources take to know their user."""
 
@@ -45,13 +48,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     end: Start | None = None
     events_max: int | None = None
     """How many events a micro-batch may have."""
-    partition_bytes: int = PARTITION_BYTES
+    chosen_bytes: int | None = None
+    """How much of a log a task is to read, if the user says so."""
     reader: str = ""
     """The durable reader for which logs are kept."""
     on_release: OnRelease = "fail"
     deadline_s: float = DEADLINE_S
     push_down: bool = False
     """Whether brokers test predicates of a query; the DataFrame may then stand in one query, once."""
+
+    @property
+    def partition_bytes(self) -> int:
+        """About how much of a log a task reads."""
+        if self.chosen_bytes is not None:
+            return self.chosen_bytes
+        return PARTITION_BYTES if self.filter == "TRUE" else FILTERED_BYTES
 
     def refuse_for(self, way: Literal["batch", "streaming"]) -> None:
         """Raise if an option was given that has no meaning in this way of reading."""
@@ -206,7 +217,7 @@ _ALLOWED: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
         ("start", "start", _place),
         ("end", "end", _place),
         ("maxEventsPerTrigger", "events_max", _count),
-        ("partitionBytes", "partition_bytes", _count),
+        ("partitionBytes", "chosen_bytes", _count),
         ("reader", "reader", _reader),
         ("onRelease", "on_release", _on_release),
         ("deadline", "deadline_s", _seconds),
