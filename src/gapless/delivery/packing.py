@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from gapless.content.filter import Filter
 from gapless.content.values import Value
 from gapless.core.ticks import Tick
-from gapless.delivery.survey import Sieve, Survey
+from gapless.delivery.survey import Pack, Sieve, Survey
 from gapless.messages.records import AppendPacked, LogRow, PackedRow
 from gapless.messages.streams import Publication
 
@@ -75,7 +75,7 @@ def pack(publications: Iterable[Publication]) -> bytes:
     return _encode(tuple(publications))
 
 
-def unpack(rows: Iterable[bytes | memoryview]) -> list[Publication]:
+def unpack(rows: Iterable[Pack]) -> list[Publication]:
     """Return the publications of packs."""
     found: list[Publication] = []
     for row in rows:
@@ -101,12 +101,12 @@ def unpack_row(packed: AppendPacked) -> LogRow:
     )
 
 
-def ticks_of(row: bytes) -> list[Tick]:
+def ticks_of(row: Pack) -> list[Tick]:
     """Return the ticks of a pack."""
     return [each.tick for each in _timed(row)]
 
 
-def packed_ticks(rows: Iterable[bytes]) -> tuple[bytes, ...]:
+def packed_ticks(rows: Iterable[Pack]) -> tuple[bytes, ...]:
     """Return the ticks of packs, packed."""
     found = [tick for row in rows for tick in ticks_of(row)]
     return (_encode(found),) if found else ()
@@ -121,6 +121,7 @@ class Picked(NamedTuple):
     """What was chosen of some rows, and up to which tick that is all there is."""
 
     rows: tuple[bytes, ...]
+    """Some may be views, which are bytes to who only encodes or decodes them."""
     done: Tick
 
 
@@ -138,7 +139,7 @@ class Picker:
         It ends before what comes after too many bytes, that match or not; so at least one publication
         is looked at, and of a row that is larger than an answer may be only a part.
         """
-        packs: list[bytes] = []
+        packs: list[Pack] = []
         room = bytes_max
         for row in rows:
             if row.last < low or row.first > high:
@@ -151,9 +152,10 @@ class Picker:
             room -= len(pack)
             if pack:
                 packs.append(pack)
-        return Picked(tuple(packs) if self._takes_all else self._matching(packs), high)
+        chosen = tuple(packs) if self._takes_all else self._matching(packs)
+        return Picked(cast("tuple[bytes, ...]", chosen), high)
 
-    def _matching(self, packs: Sequence[bytes]) -> tuple[bytes, ...]:
+    def _matching(self, packs: Sequence[Pack]) -> tuple[bytes, ...]:
         """Return what matches, in one pack, if anything does."""
         if not self._wanted.conjunctions:
             return ()  # who plans asks how far an answer goes, and wants nothing of it
@@ -167,7 +169,7 @@ class Picker:
         return (survey.part(places),) if len(places) else ()
 
 
-def _part(pack: bytes, places: Sequence[int]) -> bytes:
+def _part(pack: Pack, places: Sequence[int]) -> bytes:
     """Return the publications of a pack that stand at some places; nothing if there are none."""
     if not places:
         return b""
@@ -175,12 +177,12 @@ def _part(pack: bytes, places: Sequence[int]) -> bytes:
     return _encode([raws[place] for place in places])
 
 
-def _cut(pack: bytes, low: Tick, high: Tick) -> bytes:
+def _cut(pack: Pack, low: Tick, high: Tick) -> bytes:
     ticks = ticks_of(pack)
     return _part(pack, range(bisect_left(ticks, low), bisect_right(ticks, high)))
 
 
-def _shortened(pack: bytes, high: Tick, room: int) -> tuple[bytes, Tick]:
+def _shortened(pack: Pack, high: Tick, room: int) -> tuple[Pack, Tick]:
     """Return what comes before too many bytes, and up to which tick that is all."""
     for place, raw in enumerate(_raws(pack)):
         if room < 0:

@@ -346,7 +346,7 @@ class PackedRow(msgspec.Struct, frozen=True):
 
     first: Tick
     last: Tick
-    publications: bytes
+    publications: bytes | memoryview
 
 
 class Store(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ and stops when its standard input ends: then nobody is left to supervise it.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import resource
@@ -34,6 +35,7 @@ __all__ = [
     "EXIT_STOPPED",
     "EXIT_WRONG_INPUT",
     "Ready",
+    "keep_freed_memory",
     "run_broker",
     "run_loop",
     "serve",
@@ -51,6 +53,16 @@ cycles; looking for some every 700 objects costs a tenth of the time."""
 SWITCH_S: Final = 0.0005
 """How long a busy event loop may keep the storage's threads from running: by default it is ten
 times as long, and every commit has to wait so long some times."""
+
+KEPT_BYTES: Final = 64 * 1024 * 1024
+LARGE_BYTES: Final = 32 * 1024 * 1024
+"""Memory that the C library keeps when it is freed, and the size from which on it gives it back at once.
+By default it gives back the rows of every read; to get them anew, page by page, takes as long as to read
+them."""
+
+_TRIM_THRESHOLD: Final = -1
+_MMAP_THRESHOLD: Final = -3
+"""As ``malloc.h`` of glibc has them."""
 
 T = TypeVar("T")
 
@@ -73,6 +85,7 @@ def run_broker(path: Path, *, supervised: bool = False, restarts: int = 0) -> in
     config = load_config(path, restarts=restarts)
     set_up_logs(config.log.level, config.log.format, _log_file(config.log))
     _allow_many_connections()
+    keep_freed_memory()
     return run_loop(serve(config, supervised=supervised))
 
 
@@ -174,3 +187,11 @@ def _allow_many_connections() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def keep_freed_memory() -> None:
+    """Have freed memory used again instead of given back to the system; glibc alone is asked."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
+        mallopt(_MMAP_THRESHOLD, LARGE_BYTES)
