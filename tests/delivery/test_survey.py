@@ -51,6 +51,7 @@ def facts(survey: Survey) -> list[Any]:
     fields = range(NAMED + len(NAMES))
     told: list[Any] = [survey.kinds(field).tolist() for field in fields]
     told += [survey.words(field).tolist() for field in fields]
+    told += [survey.sizes(field).tolist() for field in fields]
     for offsets, data in (*map(survey.texts, fields), survey.json()):
         told += [offsets.tolist(), bytes(data)]
     return [*told, survey.part(range(len(survey))), survey.part(range(0, len(survey), 3))]
@@ -164,6 +165,8 @@ FILTERS = (
     "TRUE",
     "FALSE",
     "a = 'x'",
+    "a = 'xxxxxxxx'",
+    "a IN ('x', 'xxxxxxxx', 1, 2.5)",
     "a > 'much longer' AND a <= 'much longer than eight'",
     "a LIKE 'much lon%' OR a LIKE '%x'",
     "a NOT LIKE 'x%'",
@@ -184,6 +187,7 @@ FILTERS = (
 )
 SOME: st.SearchStrategy[Value] = st.sampled_from(
     [
+        *("x\0", "xxxxxxxx", "xxxxxxxxx", "xxxxxxxx\0"),
         *("x", "y", "xx", "", "ü", "\U0010ffff" * 3, "much longer", "much longer than eight"),
         *("much longer than ninety", True, False, 0, 1, 2, -(2**63), 2**63 - 1, 2**63 - 2),
         *(2**53, 2**53 + 1, 2**53 + 2, 1.0, 1.5, 2.5, -0.0, math.nan, math.inf, -math.inf),
@@ -213,3 +217,12 @@ def test_a_sieve_is_sure_inside_of_a_span_and_asks_at_its_ends() -> None:
     places, is_sure = sieve.left(Survey([packed], sieve.names))
     assert places.tolist() == [1, 2, 3, 4]
     assert np.flatnonzero(is_sure).tolist() == [1, 2]
+
+
+def test_a_sieve_is_sure_of_one_short_text_and_of_one_small_number() -> None:
+    sieve = Sieve(Filter("a IN ('short', 'longer than eight', 7, 9007199254740993)"))
+    values = ("short", "short\0", "longer than eight", 7, 7.0, 2**53 + 1)
+    packed = pack([Publication(1, "ann", 1, {"a": each}, b"") for each in values])
+    places, is_sure = sieve.left(Survey([packed], sieve.names))
+    assert places.tolist() == [0, 1, 2, 3, 4, 5]
+    assert np.flatnonzero(is_sure).tolist() == [0, 3, 4]

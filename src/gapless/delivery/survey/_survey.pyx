@@ -7,7 +7,11 @@ elsewhere. Of each field a `value_t` is kept; that of a text, and that of a payl
 so a survey keeps its packs.
 """
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING,
+    PyByteArray_FromStringAndSize,
+    PyByteArray_Resize,
+)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.math cimport isfinite, isnan
 from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -75,8 +79,8 @@ cdef class Survey:
         self._packs = [memoryview(pack) for pack in packs]
         self._width = NAMED + len(names)
         self._count = sum([count_of(pack) for pack in self._packs])
-        self._events = bytearray(self._count * sizeof(event_t))
-        self._values = bytearray(self._count * self._width * sizeof(value_t))
+        self._events = unwritten(self._count * sizeof(event_t))
+        self._values = unwritten(self._count * self._width * sizeof(value_t))
         cdef list encoded = [each.encode() for each in names]
         cdef bytearray table = bytearray(len(encoded) * sizeof(name_t))
         cdef name_t *name = <name_t *>PyByteArray_AS_STRING(table)
@@ -97,6 +101,9 @@ cdef class Survey:
 
     def words(self, Py_ssize_t field):
         return self._columns["word"][:, field]
+
+    def sizes(self, Py_ssize_t field):
+        return self._columns["size"][:, field]
 
     cdef Py_ssize_t _walk(self, const uint8_t[::1] pack, Py_ssize_t first, name_t *names) except -1:
         """Note what is in a pack, from the place `first` on; return how many publications it has."""
@@ -189,6 +196,11 @@ cdef class Survey:
         return np.frombuffer(offsets, np.int32), data
 
 
+cdef bytearray unwritten(Py_ssize_t size):
+    """Return memory that is written before it is read: to clear it takes as long as to fill it."""
+    return PyByteArray_FromStringAndSize(NULL, size)
+
+
 cdef Py_ssize_t count_of(const uint8_t[::1] pack) except -1:
     """Return how many publications a pack says it has: not more than would fit."""
     cdef value_t token
@@ -256,6 +268,7 @@ cdef const uint8_t *take_attributes(
     at = take(at, end, &token)
     if at == NULL or token.kind != MAP:
         return NULL
+    memset(&row[NAMED], 0, count * sizeof(value_t))  # ABSENT
     left = token.word
     while left:
         left -= 1

@@ -2,13 +2,14 @@
 
 Of a text only its first eight bytes are compared, and of a large int what a float holds of it. Both are
 rounded down or up, but stay in order. So what is outside of a span, its ends included, does not match;
-what is strictly inside does. What is at an end is in doubt, as is everything that patterns and derived
-terms decide.
+what is strictly inside does. What is at an end is in doubt, unless the span is one short text or one small
+number, as is everything that patterns and derived terms decide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -30,14 +31,35 @@ _NAMES_MAX: Final = 64
 
 _WORD_MAX: Final = 2**64 - 1
 
+_WORD_BYTES: Final = 8
+"""Of a text, in its word."""
 
-class _Values(NamedTuple):
+_EXACT_MAX: Final = 2.0**53
+"""A float below this is no other number, rounded."""
+
+_ROUNDED: Final = -1
+"""No size of a value."""
+
+
+class _Values:
     """An attribute of all publications."""
 
-    kinds: NDArray[np.uint32]
-    words: NDArray[np.uint64]
-    numbers: NDArray[np.float64]
-    """Where they are numbers."""
+    def __init__(self, survey: Survey, field: int) -> None:
+        self._survey = survey
+        self._field = field
+        self.kinds: NDArray[np.uint32] = np.ascontiguousarray(survey.kinds(field))
+        self.words: NDArray[np.uint64] = np.ascontiguousarray(survey.words(field))
+
+    @cached_property
+    def numbers(self) -> NDArray[np.float64]:
+        """Where they are numbers."""
+        ints, floats = self.words.view(np.int64), self.words.view(np.float64)
+        return np.where(self.kinds == INT, ints, floats)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.uint32]:
+        """How many bytes they have, where they are texts."""
+        return self._survey.sizes(self._field)
 
 
 class _Verdict(NamedTuple):
@@ -52,13 +74,19 @@ class _Range(NamedTuple):
 
     lows: NDArray[Any]
     highs: NDArray[Any]
+    sizes: NDArray[np.int64]
+    """Of the text that is all of a span, or 0 for a number; else that of nothing."""
 
-    def holds(self, values: NDArray[Any]) -> _Verdict:
-        """Say which of some values are within one of the spans, and strictly inside."""
-        place = np.searchsorted(self.lows, values, "right") - 1
-        lows, highs = self.lows[place], self.highs[place]
-        may = (place >= 0) & (values <= highs)
-        return _Verdict(may, may & (lows < values) & (values < highs))
+    def holds(self, values: NDArray[Any], sizes: NDArray[np.uint32] | int) -> _Verdict:
+        """Say which of some values are within one of the spans, and for sure."""
+        if len(self.lows) == 1:
+            (low,), (high,), (size,) = self
+            may = (low <= values) & (values <= high)
+        else:
+            place = np.searchsorted(self.lows, values, "right") - 1
+            low, high, size = (each[place] for each in self)
+            may = (place >= 0) & (values <= high)
+        return _Verdict(may, may & ((low < values) & (values < high) | (sizes == size)))
 
 
 class _Gate:
@@ -72,8 +100,8 @@ class _Gate:
         self._does[TRUE] = bool(allowed.bools & 2)
         self._may = self._does.copy()
         self._may[FLOAT] = allowed.nan
-        self._numbers = _range_of(allowed.numbers, np.float64, _float_of)
-        self._texts = _range_of(allowed.texts, np.uint64, _word_of)
+        self._numbers = _range_of(allowed.numbers, np.float64, _float_of, _size_of_number)
+        self._texts = _range_of(allowed.texts, np.uint64, _word_of, _size_of_text)
         self._has_patterns = bool(allowed.patterns)
 
     def judge(self, values: _Values) -> _Verdict:
@@ -81,12 +109,12 @@ class _Gate:
         may, does = self._may[values.kinds], self._does[values.kinds]
         if self._numbers is not None:
             is_number = (values.kinds == INT) | (values.kinds == FLOAT)
-            held = self._numbers.holds(values.numbers)
+            held = self._numbers.holds(values.numbers, 0)
             may |= is_number & held.may
             does |= is_number & held.does
         if self._texts is not None:
             is_text = values.kinds == TEXT
-            held = self._texts.holds(values.words)
+            held = self._texts.holds(values.words, values.sizes)
             may |= is_text & held.may
             if not self._has_patterns:
                 does |= is_text & held.does
@@ -123,7 +151,7 @@ class Sieve:
 
     def left(self, survey: Survey) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """Return the places of those that may match, and which of these do."""
-        columns = [_values_of(survey, NAMED + place) for place in range(len(self.names))]
+        columns = [_Values(survey, NAMED + place) for place in range(len(self.names))]
         any_may, any_does = np.zeros((2, len(survey)), np.bool_)
         for gates, is_all in self._conjunctions:
             may, does = np.ones((2, len(survey)), np.bool_)
@@ -138,21 +166,28 @@ class Sieve:
         return places, any_does[places]
 
 
-def _values_of(survey: Survey, field: int) -> _Values:
-    kinds, words = survey.kinds(field), np.ascontiguousarray(survey.words(field))
-    numbers = np.where(kinds == INT, words.view(np.int64), words.view(np.float64))
-    return _Values(kinds, words, numbers)
-
-
-def _range_of(spans: Spans, kind: type, end_of: Callable[[Cut], float]) -> _Range | None:
+def _range_of(
+    spans: Spans, kind: type, end_of: Callable[[Cut], float], size_of: Callable[[Cut], int]
+) -> _Range | None:
     if not spans:
         return None
     ends: NDArray[Any] = np.array([end_of(cut) for cut in spans], kind)
-    return _Range(ends[::2], ends[1::2])
+    pairs = zip(spans[::2], spans[1::2], strict=True)
+    sizes = [size_of(low) if low[0] == high[0] else _ROUNDED for low, high in pairs]
+    return _Range(ends[::2], ends[1::2], np.array(sizes, np.int64))
 
 
 def _float_of(cut: Cut) -> float:
     return float(cut[0])
+
+
+def _size_of_number(cut: Cut) -> int:
+    return 0 if abs(cut[0]) < _EXACT_MAX else _ROUNDED
+
+
+def _size_of_text(cut: Cut) -> int:
+    size = len(cut[0].encode("utf-8", "surrogatepass"))
+    return size if size <= _WORD_BYTES else _ROUNDED
 
 
 def _word_of(cut: Cut) -> int:

@@ -68,6 +68,10 @@ class Survey:
         """Return the word of a field, for every publication; that of what is no number or text is 0."""
         return np.array([_word_of(each) for each in self._values(field)], np.uint64)
 
+    def sizes(self, field: int) -> NDArray[np.uint32]:
+        """Return how many bytes a field has, for every publication; what is no text or payload has none."""
+        return np.array([len(_bytes_of(each)) for each in self._values(field)], np.uint32)
+
     def texts(self, field: int) -> Column:
         """Return the texts, or payloads, of a field; what is none is empty."""
         return _column([_bytes_of(each) for each in self._values(field)])
