@@ -352,9 +352,9 @@ def test_knowledge_of_a_pubend_that_nobody_needs_is_dropped() -> None:
 def test_a_pubend_that_is_gone_is_known_no_more() -> None:
     # R4: the tombstone of an announcement
     world = Desk("p-n")
-    world.publisher("p")
-    assert world["n"].announcements.get(P) is not None
     properties = PubendProperties("p", "p", "TRUE")
+    world["n"].received("p", Announce(P, 1, properties, ("p",)))
+    assert world["n"].announcements.get(P) is not None
     world["n"].received("p", Announce(P, 9, properties, ("p",), tombstone=True))
     assert world["n"].announcements.get(P) is None
     world.run(ms=50)

@@ -37,7 +37,7 @@ def hosted(world: Desk, broker: str = "p", pubend: PubendId = P) -> PubendRecord
 # --- what is refused ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["", "x" * 257, "a#2"])
+@pytest.mark.parametrize("name", ["", "x" * 257, "a#b", "#", "a#2#3"])
 def test_a_pubend_needs_a_name_that_can_be_written(name: str) -> None:
     answer = opened(Desk("p").client(), name)
     assert reason(answer) == "a pubend's name has 1 to 256 characters and no #"

@@ -55,6 +55,7 @@ from gapless.messages.clients import (
     OpenPubend,
     OpenPublisher,
     Order,
+    PubendOpened,
     Publish,
     Published,
     PublisherOpened,
@@ -566,12 +567,12 @@ class Publisher(Client):
         self, world: World, broker: BrokerId, pubend: str, advertisement: str, quality: Quality
     ) -> None:
         super().__init__(world, broker, f"publisher of {pubend}")
-        self.pubend = PubendId(pubend)
         self.ticks: dict[str, Tick] = {}
         """By label, of those that are acknowledged."""
         self._sequence = 0
         self._labels: dict[int, str] = {}
-        self.call(OpenPubend(self.number(), pubend, advertisement, quality))
+        found = self.call(OpenPubend(self.number(), pubend, advertisement, quality))
+        self.pubend = found.pubend if isinstance(found, PubendOpened) else PubendId(pubend)
         self.session = 0
         self.open()
 

@@ -57,13 +57,16 @@ def test_everything_that_may_differ_does() -> None:
 
 
 def test_most_seeds_are_as_they_were_drawn_and_the_others_have_one_situation() -> None:
-    others = [options for options in DRAWN if not is_about_flights(options)]
+    flights = [each for each in DRAWN if is_about_flights(each)]
+    rivals = [each for each in DRAWN if each.rivals]
+    others = [each for each in DRAWN if each not in flights and each not in rivals]
     ordinary = sum(
         with_redundancy(draw_ordinary(options.seed)) == options.with_(together=False)
         for options in others
     )
     assert 0.6 < ordinary / len(others) < 0.8
-    assert 0.05 < 1 - len(others) / len(DRAWN) < 0.15
+    assert 0.05 < len(flights) / len(DRAWN) < 0.15
+    assert 0.1 < len(rivals) / len(DRAWN) < 0.2
 
 
 def is_about_flights(options: Options) -> bool:

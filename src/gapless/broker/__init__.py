@@ -13,6 +13,7 @@ A new life is on disk before anything else happens (R1). What comes before that 
 - :mod:`.tables`: tables of subscriptions on their way (R15 to R21)
 - :mod:`.routing`: what the overlay and the tables tell the router (R6, R7, R10, R25)
 - :mod:`.pubends`: pubends of this broker, and the calls of publishers (R27 to R33)
+- :mod:`.naming`: the names of new pubends, asked for everywhere; :mod:`.whereabouts`: whose they are (R4)
 - :mod:`.readers`: clients that read a log
 - :mod:`.inspection`: what operators ask to see
 """

@@ -7,6 +7,7 @@ from typing import Any
 
 from gapless.broker.home import home_of, refuse_another_home
 from gapless.broker.inspection import Inspection
+from gapless.broker.naming import Naming
 from gapless.broker.pubends import Pubends
 from gapless.broker.readers import Readers
 from gapless.broker.reshaping import Reshaping, newest
@@ -52,7 +53,15 @@ from gapless.messages.clients import (
     Subscribe,
 )
 from gapless.messages.mobility import Superseded
-from gapless.messages.overlay import Announce, PartitionInfo, Quality, Retire, TableState
+from gapless.messages.overlay import (
+    Announce,
+    NameAnswer,
+    NameAsk,
+    PartitionInfo,
+    Quality,
+    Retire,
+    TableState,
+)
 from gapless.messages.records import (
     JoinRecord,
     LifeRecord,
@@ -206,6 +215,7 @@ class Broker:
         )
         self.router = Router(context, self.routing, self.tables.set_fed)
         self.whereabouts = Whereabouts(context, records)
+        self.naming = Naming(self)
         self.pubends = Pubends(self)
         self.reports = Reports(context, self.router.feeder, self.pubends.report)
         self.requests = Requests(
@@ -370,6 +380,7 @@ class Broker:
         self.announcements.session_opened(peer, cell)
         self.retirements.session_opened(peer)
         self.homes.session_opened(peer)
+        self.naming.session_opened()
         self.partitions.session_opened(peer, cell)
         self.tables.session_opened(peer, cell)
         self.reports.session_opened(peer)
@@ -382,6 +393,7 @@ class Broker:
         cell = self.neighbourhood.cell_of(peer)
         if cell is not None:
             self.partitions.session_closed(peer, cell)
+        self.naming.session_closed(peer)
         self.tables.session_closed(peer)
         self.reports.session_closed(peer)
         self.router.session_closed(peer)
@@ -447,6 +459,10 @@ class Broker:
             case Retire(broker, cell, _):
                 if self.retirements.received(peer, message):
                     self._keep_nothing_for(ShbId(broker, cell))
+            case NameAsk():
+                self.naming.asked(peer, message)
+            case NameAnswer():
+                self.naming.answered(peer, message)
             case Superseded():
                 self.homes.received(peer, message)
             case PartitionInfo():

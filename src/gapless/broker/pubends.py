@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gapless.broker.naming import numbered as with_number
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
 from gapless.core.ids import ORIGIN, BrokerId, Entry, PubendId, ShbId, VirtualTime
@@ -26,7 +28,7 @@ from gapless.messages.clients import (
     PublisherOpened,
     Refused,
 )
-from gapless.messages.overlay import PubendProperties, Quality
+from gapless.messages.overlay import NameVerdict, PubendProperties, Quality
 from gapless.messages.records import (
     EarlyHostRecord,
     HoldRecord,
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Pubends"]
 
+_NUMBERED = re.compile(r"([^#]+)#([0-9]{1,15})")
+"""A name and its number."""
+
 _NAME_MAX = 256
 """Characters in a pubend's name; it is in every message of its stream."""
 
@@ -58,8 +63,8 @@ class Pubends:
         self._serving: dict[PubendId, Serving] = {}
         self._met: dict[ShbId, VirtualTime] = {}
         """Up to which virtual time the news of each subscriber host has come in this life."""
-        self._opening: dict[PubendId, list[tuple[str, OpenPubend]]] = {}
-        """Who waits for a pubend that is not on disk yet."""
+        self._opening: dict[str, list[tuple[str, OpenPubend]]] = {}
+        """Who waits for a pubend of a name that is asked for, or not on disk yet."""
 
     # --- from disk -----------------------------------------------------------------------------
 
@@ -237,11 +242,14 @@ class Pubends:
             self._context.tell(client, Refused(request, reason, Cause.ELSEWHERE, where))
 
     def _other_home(self, pubend: PubendId) -> BrokerId | None:
-        """Return which broker has a pubend that is not here, by the news or from memory."""
+        """Return which other broker has a pubend, by the news or from memory, if it may return."""
         known = self._broker.announcements.get(pubend)
+        home = self._broker.whereabouts.broker_of(pubend)
         if known is not None:
-            return known.properties.broker
-        return self._broker.whereabouts.broker_of(pubend)
+            home = known.properties.broker
+        if home is None or home == self._context.identity.broker:
+            return None
+        return None if self._broker.retirements.has(home) else home
 
     def _refuse_batch(self, client: str, call: Publish, reason: str) -> None:
         """Refuse a batch; say so if its session is over, and whether there is a newer one (R28)."""
@@ -252,37 +260,82 @@ class Pubends:
         self._context.tell(client, Refused(call.request, reason, cause))
 
     def _open(self, client: str, call: OpenPubend) -> None:
-        pubend = PubendId(call.name)
-        reason = self._fault_of(call)
-        if reason is not None:
-            self._refuse_here(client, call.request, pubend, reason)
-        elif pubend in self.hosted:
-            self._find(client, call, pubend)
-        elif pubend in self._opening:
-            self._opening[pubend].append((client, call))
+        pubend = self._named(call.name)
+        reason = self._fault_of(call, pubend)
+        if pubend is not None:
+            if reason is None:
+                self._find(client, call, pubend)
+            else:
+                self._refuse_here(client, call.request, pubend, reason)
+        elif reason is not None:
+            self._refuse(client, call.request, reason)
+        elif call.name in self._opening:
+            self._opening[call.name].append((client, call))
+        elif self._broker.naming.is_full:
+            reason = "too many new pubends are opened at once; try later"
+            self._context.tell(client, Refused(call.request, reason, Cause.TRY_LATER))
         else:
-            self._opening[pubend] = [(client, call)]
-            self._make(pubend, call)
+            self._opening[call.name] = [(client, call)]
+            self._broker.naming.ask(call.name, partial(self._make, call))
 
-    def _fault_of(self, call: OpenPubend) -> str | None:
-        if not 0 < len(call.name) <= _NAME_MAX or "#" in call.name:
-            return f"a pubend's name has 1 to {_NAME_MAX} characters and no #"
+    # --- what names mean -----------------------------------------------------------------------
+
+    def _named(self, name: str) -> PubendId | None:
+        """Return the pubend that a name means: one of this broker, or else of another, if known.
+
+        A name with a number means that pubend alone. If there are several of a name, it is the first.
+        """
+        numbered = _NUMBERED.fullmatch(name)
+        if numbered:
+            exact = PubendId(numbered[1], int(numbered[2]))
+            return exact if self._is_known(exact) else None
+        found = PubendId(name)
+        if found in self.hosted:
+            return found
+        broker = self._broker
+        ours = [each for each in (*self.hosted, *broker.refused) if each.name == name]
+        if ours or self._is_known(found):
+            return min(ours, default=found)
+        others = (*broker.announcements.namesakes(name), *broker.whereabouts.namesakes(name))
+        return min((each for each in others if self._is_known(each)), default=None)
+
+    def _is_known(self, pubend: PubendId) -> bool:
+        """Say whether some broker has a pubend, as far as is known here."""
+        here = pubend in self.hosted or pubend in self._broker.refused
+        return here or self._other_home(pubend) is not None
+
+    def home_of_name(self, name: str) -> BrokerId | None:
+        """Return which broker has a pubend of that name, or is about to have one, if that is known."""
+        me = self._context.identity.broker
+        if name in self._opening and not self._broker.naming.asks_for(name):
+            return me
+        pubend = self._named(name)
+        if pubend is None:
+            return None
+        return me if pubend in self.hosted else self._other_home(pubend) or me
+
+    def is_remembered(self, name: str) -> bool:
+        """Say whether there was a pubend of just that name, also if nobody has it any more."""
+        pubend, broker = PubendId(name), self._broker
+        there = broker.announcements.get(pubend) is not None
+        return there or broker.whereabouts.broker_of(pubend) is not None
+
+    def _fault_of(self, call: OpenPubend, pubend: PubendId | None) -> str | None:
         try:
             advertisement = Filter(call.advertisement)
         except FilterError as error:
             return f"the advertisement is no filter: {error}"
-        pubend = PubendId(call.name)
+        if pubend is None:
+            return _fault_of_name(call.name)
         hosted = self.hosted.get(pubend)
         if hosted is None:
-            if pubend in self._broker.refused:
-                return self._not_here(pubend)
             where = self._other_home(pubend)
-            if where is not None:
-                return f"the pubend {call.name!r} is at the broker {where}; publish there"
-            return None
+            if where is None:
+                return self._not_here(pubend)
+            return f"the pubend {str(pubend)!r} is at the broker {where}; publish there"
         properties = hosted.record.properties
         if properties.quality is not call.quality:
-            return f"the pubend {call.name!r} is {properties.quality.name.lower()}; it stays so"
+            return f"the pubend {str(pubend)!r} is {properties.quality.name.lower()}; it stays so"
         return self._fault_of_advertisement(hosted, advertisement)
 
     def _fault_of_advertisement(
@@ -329,8 +382,23 @@ class Pubends:
         self._broker.announcements.host(pubend, record.announcement_version, record.properties)
         self._broker.announced(pubend)
 
-    def _make(self, pubend: PubendId, call: OpenPubend) -> None:
-        identity = self._context.identity
+    def _make(self, call: OpenPubend, verdict: NameVerdict, taken_by: BrokerId) -> None:
+        """Make a pubend for those who wait for it, unless another broker has the name."""
+        name, identity = call.name, self._context.identity
+        if verdict is NameVerdict.TAKEN:
+            for client, waiting in self._opening.pop(name):
+                reason = (
+                    f"the broker {taken_by} has the pubend {name!r}, or makes it; publish there"
+                )
+                refused = Refused(waiting.request, reason, Cause.ELSEWHERE, taken_by)
+                self._context.tell(client, refused)
+            return
+        if self._named(name) is not None:
+            self._context.mark("a name was heard of while it was asked for")
+            self._go_on(name)
+            return
+        is_free = verdict is NameVerdict.FREE and not self.is_remembered(name)
+        pubend = PubendId(name) if is_free else with_number(name, identity)
         properties = PubendProperties(
             identity.broker, identity.cell, str(Filter(call.advertisement)), call.quality
         )
@@ -340,10 +408,14 @@ class Pubends:
 
         def made() -> None:
             self._host(record, [], [], [], [], [])
-            for client, waiting in self._opening.pop(pubend):
-                self._open(client, waiting)
+            self._go_on(name)
 
         self._context.write((Store(record),), made)
+
+    def _go_on(self, name: str) -> None:
+        """Open for those who have waited for a name what it means now."""
+        for client, waiting in self._opening.pop(name):
+            self._open(client, waiting)
 
     def _open_publisher(self, client: str, call: OpenPublisher) -> None:
         hosted = self.hosted.get(call.pubend)
@@ -383,13 +455,23 @@ class Pubends:
         self._context.tell(client, Published(request, ticks))
 
     def _not_here(self, pubend: PubendId) -> str:
-        damage = self._broker.refused.get(pubend)
+        where, damage = self._other_home(pubend), self._broker.refused.get(pubend)
+        if where is not None:
+            return f"the pubend {pubend} is at the broker {where}; publish there"
         if damage is not None:
             return f"the pubend {pubend} could not be brought back: {damage}"
-        where = self._other_home(pubend)
-        if where is None:
-            return f"there is no pubend {pubend} here; open it first"
-        return f"the pubend {pubend} is at the broker {where}; publish there"
+        namesakes = ", ".join(str(each) for each in self.hosted if each.name == pubend.name)
+        others = f", but {namesakes}" if namesakes else ""
+        return f"there is no pubend {pubend} here{others}; open it first"
+
+
+def _fault_of_name(name: str) -> str | None:
+    """Say why no pubend of that name is made."""
+    if _NUMBERED.fullmatch(name):
+        return f"no pubend {name} is known here, and only brokers give numbers"
+    if not 0 < len(name) <= _NAME_MAX or "#" in name:
+        return f"a pubend's name has 1 to {_NAME_MAX} characters and no #"
+    return None
 
 
 def _advertisement(hosted: Pubend | BestEffortPubend) -> Filter:

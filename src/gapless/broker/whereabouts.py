@@ -3,7 +3,7 @@
 Announcements are news and die with a life. A broker that has begun anew while the broker of a pubend is
 away hears of it from nobody, and would make another of the same name for the next publisher that asks:
 two logs with one identity, of which everybody sees one. So it remembers whose name that is, and refuses.
-Who has never heard of a pubend cannot know; but publishers find their way to brokers that have.
+Who has never heard of a pubend asks the others (:mod:`.naming`).
 
 What is remembered is no way to a pubend, and no stream is fed by it.
 """
@@ -31,6 +31,10 @@ class Whereabouts:
     def broker_of(self, pubend: PubendId) -> BrokerId | None:
         """Return which other broker has a pubend, as far as was ever heard."""
         return self._places.get(pubend)
+
+    def namesakes(self, name: str) -> list[PubendId]:
+        """Return the pubends of one name that are remembered."""
+        return [pubend for pubend in self._places if pubend.name == name]
 
     def note(self, pubend: PubendId, broker: BrokerId) -> None:
         """Remember which broker has a pubend; nothing waits for that to be on disk."""

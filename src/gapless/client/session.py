@@ -259,16 +259,19 @@ class Session:
         self._check_open()
         if self.has_one_address:
             return self.main, await self.main.call(request, deadline)
-        home = ""
+        home, asked = "", set[str]()
         try:
             async with asyncio.timeout(deadline):
                 link = await self._pinned()
-                try:
-                    return link, await link.call(request, deadline)
-                except ElsewhereError as error:
-                    home = error.broker
-                    link = await self._find(error)
-                    return link, await link.call(request, deadline)
+                while True:
+                    try:
+                        return link, await link.call(request, deadline)
+                    except ElsewhereError as error:
+                        home = error.broker
+                        if home in asked:
+                            raise
+                        asked.add(home)
+                        link = await self._find(error)
         except TimeoutError:
             if home and home not in self._homes:
                 raise DeadlineError(

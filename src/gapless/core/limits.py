@@ -66,3 +66,7 @@ that are not asked make a subscription start later, never wrongly."""
 
 ROUTES_CACHED_MAX: Final = 4_096
 """Results of the sufficiency test that are kept per edge. Beyond, they are computed again."""
+
+NAMES_ASKED_MAX: Final = 10_000
+"""Names of new pubends that a broker asks for, or was asked for, at once. Each is there for a moment; who asks
+for more at once is told to try later."""

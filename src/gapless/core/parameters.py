@@ -25,6 +25,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """Whether links keep the order; then a gap in a session's numbers ends the session."""
     relay_hops_max: int = 3
     tombstone_ttl_s: int = 86_400
+    naming_ms: int = 3_000
+    """How long a broker waits for all others to say that the name of a new pubend is free."""
 
     # feeds
     attach_timeout_ms: int = 1_000

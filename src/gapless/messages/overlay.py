@@ -14,6 +14,9 @@ __all__ = [
     "CellInfo",
     "Heartbeat",
     "Hello",
+    "NameAnswer",
+    "NameAsk",
+    "NameVerdict",
     "Packet",
     "Partition",
     "PartitionInfo",
@@ -177,6 +180,43 @@ class PartitionInfo(msgspec.Struct, frozen=True, array_like=True, tag=True):
     formed: bool
     hops_left: int
     """How many cells farther it may travel."""
+
+
+class NameVerdict(IntEnum):
+    """What brokers say of a name that another wants to give to a new pubend."""
+
+    FREE = 0
+    """No broker here or beyond has a pubend of that name."""
+    TAKEN = 1
+    """A broker has such a pubend, or is making it."""
+    UNKNOWN = 2
+    """Somebody here or beyond did not answer."""
+
+
+class NameAsk(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A broker wants to make a pubend: is its name free? Asked on from cell to cell (R4)."""
+
+    name: str
+    asker: BrokerId
+    life: int
+    """The asker's."""
+    number: int
+    """The asker's how-manieth question in its life."""
+
+    @property
+    def key(self) -> tuple[BrokerId, int, int]:
+        """What tells it from all other questions."""
+        return self.asker, self.life, self.number
+
+
+class NameAnswer(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What is known of a name, here and beyond."""
+
+    key: tuple[BrokerId, int, int]
+    """Of the question."""
+    verdict: NameVerdict
+    broker: BrokerId = ""
+    """Who has the name, if it is taken."""
 
 
 class Retire(msgspec.Struct, frozen=True, array_like=True, tag=True):

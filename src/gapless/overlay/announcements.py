@@ -108,6 +108,14 @@ class Announcements:
         """Return the pubends there are, in the order of their names."""
         return sorted(pubend for pubend, known in self._known.items() if not known.tombstone)
 
+    def namesakes(self, name: str) -> list[PubendId]:
+        """Return the pubends there are of one name."""
+        return [
+            pubend
+            for pubend, known in self._known.items()
+            if pubend.name == name and not known.tombstone
+        ]
+
     def host(
         self,
         pubend: PubendId,

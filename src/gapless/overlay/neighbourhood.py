@@ -134,6 +134,10 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         """Return the cells that have an edge to a cell and are farther away than it."""
         return [name for name, path in self._paths.items() if path[-2:-1] == (cell,)]
 
+    def is_leaf(self, cell: CellId) -> bool:
+        """Say whether a neighbour cell has no edge but the one to the own cell."""
+        return self._by_name[cell].neighbours == (self.own,)
+
     def distance(self, cell: CellId) -> int:
         """Return how many edges away a cell is."""
         return len(self._paths[cell])

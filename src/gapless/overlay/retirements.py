@@ -26,6 +26,10 @@ class Retirements:
     def __contains__(self, shb: ShbId) -> bool:
         return shb in self._retired
 
+    def has(self, broker: BrokerId) -> bool:
+        """Say whether a broker will not return, whatever its cell."""
+        return any(shb.broker == broker for shb in self._retired)
+
     def retire(self, shb: ShbId) -> None:
         """Tell everybody that a host will not return."""
         self._store(Retire(shb.broker, shb.cell, self._context.clock), None)

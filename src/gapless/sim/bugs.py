@@ -33,6 +33,7 @@ from gapless.propagation.outtable import OutTable
 from gapless.sim.detours import DETOURS
 from gapless.sim.flights import FLIGHTS
 from gapless.sim.lapses import LAPSES
+from gapless.sim.namesakes import NAMESAKES
 from gapless.sim.plants import Catch, Plant, constant, hunt, replaced
 
 __all__ = ["BUGS", "hunt_all"]
@@ -298,6 +299,7 @@ BUGS: Final = (
     *LAPSES,
     *DETOURS,
     *FLIGHTS,
+    *NAMESAKES,
 )
 """Each is to be caught within :data:`SEEDS_MAX` seeds."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gapless.messages.clients import Cause, Refused
 from gapless.sim.connections import Connection
 from gapless.sim.trace import shown
 
@@ -81,6 +82,12 @@ class Client:
             self.connection.drop(unseen_us=unseen_us)
             self.connection = None
             self._come_back(away_us)
+
+    def follow(self, refused: Refused) -> None:
+        """Come back later; to another broker, if that is said to have what was asked for."""
+        if refused.cause is Cause.ELSEWHERE:
+            self.host = self.world.hosts[refused.broker]
+        self.drop(away_us=50_000)
 
     def leave(self) -> None:
         """Give the connection up for good."""

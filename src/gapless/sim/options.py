@@ -61,6 +61,9 @@ STAGING_SHARE: Final = 0.125
 RELAYED_DELAY_US: Final = 1_500
 """How long a packet usually takes at most, at the usual pace, where links stay cut."""
 
+RIVALS_SHARE: Final = 0.15
+"""Of seeds in which publishers open one pubend at several brokers."""
+
 FLEEING_SHARE: Final = 0.1
 """How many seeds are about clients that flee."""
 
@@ -143,6 +146,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How often a subscription begins in the past."""
     best_effort: float = 0.0
     late_pubends: float = 0.3
+    rivals: float = 0.0
+    """How likely a publisher begins at another broker than others of the same pubend."""
     outside: float = 0.02
     """How often a publication lies outside its advertisement."""
     widen_rate: float = 0.0
@@ -223,7 +228,9 @@ def draw(seed: int) -> Options:
     """Return the options of a seed."""
     together = Random(f"{seed}/together").random() < 0.5  # noqa: S311
     ordinary = with_redundancy(draw_ordinary(seed))
-    return _often_fleeing(_also_staging(add_situation(ordinary).with_(together=together)))
+    return _with_rivals(
+        _often_fleeing(_also_staging(add_situation(ordinary).with_(together=together)))
+    )
 
 
 def with_redundancy(options: Options) -> Options:
@@ -264,6 +271,16 @@ def _also_staging(options: Options) -> Options:
     limits = random.choice(({}, {}, {"staged_ttl_s": 1}, {"staged_bytes_max": 3_000}))
     return options.with_(
         stagers=random.randint(1, 2), stage_rate=rate, limits={**options.limits, **limits}
+    )
+
+
+def _with_rivals(options: Options) -> Options:
+    """Return the options with publishers that open one pubend at several brokers, in some seeds."""
+    random = Random(f"{options.seed}/rivals")  # noqa: S311
+    if random.random() >= RIVALS_SHARE:
+        return options
+    return options.with_(
+        rivals=0.5, publishers=max(3, options.publishers), cells=max(2, options.cells)
     )
 
 

@@ -113,6 +113,11 @@ class Truth:
         """How many publications are durable."""
         return sum(len(stream.ticks) for stream in self.streams.values())
 
+    def stream_at(self, host: Host, name: str) -> Stream | None:
+        """Return the stream of a name at a host; the numbers of names differ from broker to broker."""
+        found = (each for each in self.streams.values() if each.broker == host.broker)
+        return next((each for each in found if each.pubend.name == name), None)
+
     def damaged(self, stream: Stream) -> bool:
         """Say whether a part of the stream's log cannot be read any more."""
         return bool(self._world.hosts[stream.broker].disk.damaged.get(stream.pubend))

@@ -257,7 +257,7 @@ class Publisher(Client):
 
     def _refused(self, notice: Refused) -> None:
         if notice.request == self._opening:
-            self.drop(away_us=50_000)
+            self.follow(notice)
             return
         again = self._repeated.pop(notice.request, None)
         if again is not None:
@@ -307,7 +307,7 @@ class Publisher(Client):
 
     def unfinished(self) -> list[str]:
         """Return what is not answered."""
-        stream = self.truth.streams.get(self.pubend or PubendId(self.plan.name))
+        stream = self.truth.stream_at(self.host, self.plan.name)
         if stream is not None and self.truth.damaged(stream):
             return []
         if self.pubend is None:

@@ -315,7 +315,7 @@ class Stager(Client):
 
     def _refused(self, notice: Refused) -> None:
         if notice.request == self._opening:
-            self.drop(away_us=50_000)
+            self.follow(notice)
         elif notice.request in self._chunks or notice.request == self._request:
             limits = self.world.options.limits
             late = self._batch in self._dropped or "staged_ttl_s" in limits
@@ -342,7 +342,7 @@ class Stager(Client):
 
     def unfinished(self) -> list[str]:
         """Return what is not answered, half in the log, or still on disk though nobody needs it."""
-        stream = self.truth.streams.get(self.pubend or PubendId(self.plan.name))
+        stream = self.truth.stream_at(self.host, self.plan.name)
         if stream is not None and self.truth.damaged(stream):
             return []
         found = [] if self.is_idle else [f"{self.name}: batch {self._batch} is not committed"]

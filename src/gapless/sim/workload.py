@@ -58,7 +58,11 @@ class Workload:
         self.plans = [self._plan(number, hosts) for number in range(self.options.pubends)]
         for number in range(self.options.publishers):
             plan = self.plans[number % len(self.plans)]
-            self.publishers.append(Publisher(world, truth, f"p{number}", plan))
+            publisher = Publisher(world, truth, f"p{number}", plan)
+            rival = world.stream("rival", publisher.name)
+            if rival.random() < self.options.rivals:
+                publisher.host = rival.choice(hosts)
+            self.publishers.append(publisher)
         lasting = [plan for plan in self.plans if plan.quality is Quality.GUARANTEED]
         stagers = self.options.stagers if lasting else 0
         self.stagers = [self._stager(number, lasting) for number in range(stagers)]
@@ -86,6 +90,8 @@ class Workload:
             late = self.random.random() < self.options.late_pubends
             share = self.random.uniform(0.3, 0.8) if late else 0.05 * self.random.random()
             begin = partial(self._open_late, publisher) if late else publisher.connect
+            if self.options.rivals:  # all of a pubend at once
+                share = self.world.stream("rivals", publisher.plan.name).uniform(0.0, 0.6)
             self.world.after(int(span * share), begin)
         for _ in range(self.options.subscribers):
             self.world.after(int(span * 0.3 * self.random.random()), self._subscribe)

@@ -53,6 +53,8 @@ Message: TypeAlias = (
     | overlay.Announce
     | overlay.PartitionInfo
     | overlay.Retire
+    | overlay.NameAsk
+    | overlay.NameAnswer
     | overlay.RelayProbe
     | _Carried
     | mobility.Superseded

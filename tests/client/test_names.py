@@ -1,0 +1,76 @@
+"""Programs that open a pubend of one name at several brokers (ADR 13)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import gapless
+from gapless.client import Session
+from gapless.errors import ElsewhereError
+from gapless.testing import Overlay
+from tests.client.running import story
+
+EVENTS = 20
+
+
+async def publish(session: Session, who: str) -> str:
+    """Publish some events to quotes; return where they are, or which broker has the name."""
+    try:
+        async with session.publisher("quotes") as publisher:
+            for number in range(EVENTS):
+                await publisher.publish({"who": who, "n": number})
+            return publisher.pubend
+    except ElsewhereError as error:
+        return error.broker
+
+
+@story
+async def test_of_two_that_open_a_name_at_once_one_publishes_and_the_other_is_told_where() -> None:
+    async with (
+        Overlay("line:3") as overlay,
+        gapless.connect(overlay.url("b2")) as listener,
+        gapless.connect(overlay.url("b1")) as one,
+        gapless.connect(overlay.url("b3")) as other,
+        listener.subscribe("TRUE") as events,
+    ):
+        answers = tuple(await asyncio.gather(publish(one, "one"), publish(other, "other")))
+        assert answers in {("quotes", "b1"), ("b3", "quotes")}
+        got = [await anext(events) for _ in range(EVENTS)]
+        winner = ("one", "other")[answers.index("quotes")]
+        assert {event.attributes["who"] for event in got} == {winner}
+
+
+@story
+async def test_who_knows_all_addresses_publishes_wherever_the_name_is() -> None:
+    async with (
+        Overlay("line:3") as overlay,
+        gapless.connect(overlay.url("b2")) as listener,
+        gapless.connect(overlay.url("b1", "b2", "b3")) as one,
+        gapless.connect(overlay.url("b2", "b3", "b1")) as two,
+        gapless.connect(overlay.url("b3", "b2", "b1")) as three,
+        listener.subscribe("TRUE") as events,
+    ):
+        sessions = {"one": one, "two": two, "three": three}
+        answers = await asyncio.gather(*(publish(sessions[who], who) for who in sessions))
+        assert {*answers} == {"quotes"}
+        got = [await anext(events) for _ in range(len(sessions) * EVENTS)]
+        for who in sessions:
+            numbers = [each.attributes["n"] for each in got if each.attributes["who"] == who]
+            assert numbers == list(range(EVENTS))
+
+
+@story
+async def test_a_name_made_while_a_broker_is_down_has_a_number_and_is_heard_everywhere() -> None:
+    async with Overlay("line:3") as overlay:
+        await overlay.kill("b3")
+        async with gapless.connect(overlay.url("b1")) as session:
+            pubend = await publish(session, "one")
+            assert pubend.startswith("quotes#")
+            assert await publish(session, "one") == pubend, "the name means it there"
+        await overlay.restart("b3")
+        async with (
+            gapless.connect(overlay.url("b3")) as session,
+            session.subscribe("TRUE", start="earliest") as events,
+        ):
+            got = [await anext(events) for _ in range(2 * EVENTS)]
+        assert {event.pubend for event in got} == {pubend}
