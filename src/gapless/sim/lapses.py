@@ -17,7 +17,6 @@ from gapless.delivery.inquiry import Inquiry
 from gapless.delivery.lookup import Found
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.publishers import Publishers
-from gapless.delivery.router import Router
 from gapless.delivery.sending import Sender
 from gapless.delivery.subscribers.host import SubscriberHost
 from gapless.delivery.subscribers.segments import Segment
@@ -126,14 +125,6 @@ def _saves_once(original: Any) -> Any:
     return save
 
 
-def _goes_on_without_answers(self: Any, peer: Any) -> None:
-    self._sender.slow.discard(peer)
-    for routed in self._routed.values():
-        for attachment in routed.attachments.values():
-            if attachment.peer == peer and not attachment.waiting:
-                attachment.sent = max(attachment.sent, routed.stream.top)
-
-
 def _takes_whole_rows(original: Any) -> Any:
     def take(self: Any, publisher: str, rows: Any, high: int) -> None:
         del high
@@ -192,11 +183,6 @@ LAPSES: Final = (
         "a cache without end",
         "a subend keeps all that waits (R38, I14)",
         ((Subend, "_bound", constant(None)),),
-    ),
-    Plant(
-        "slow receivers ask in vain",
-        "what was asked for while too much waited to be sent is never answered (R40)",
-        ((Router, "go_on", replaced(_goes_on_without_answers)),),
     ),
     Plant(
         "a stay is met twice",
