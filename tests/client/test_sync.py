@@ -253,3 +253,18 @@ def test_what_a_slow_program_is_done_with_is_acknowledged_before_the_next_part_c
     with gapless_session.subscribe("", **DESK) as events:
         # how many counted depends on how fast this ran; the first was done when the second came
         assert next(events).attributes["n"] != 0
+
+
+def test_a_loop_whose_thread_is_slow_to_begin_can_be_used_and_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin = asyncio.set_event_loop
+
+    def begin_late(loop: asyncio.AbstractEventLoop | None) -> None:
+        time.sleep(0.05)
+        begin(loop)
+
+    monkeypatch.setattr(asyncio, "set_event_loop", begin_late)
+    portal = Portal()
+    assert portal.run(asyncio.sleep(0, "done")) == "done"
+    portal.stop()

@@ -25,7 +25,11 @@ class Portal:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="gapless-client", daemon=True)
+        # a thread that is started does not run its loop yet, and one that does not is taken for closed
+        running = threading.Event()
+        self._loop.call_soon(running.set)
         self._thread.start()
+        running.wait()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
