@@ -356,7 +356,7 @@ def test_a_place_on_a_pubend_that_an_old_home_has_not_heard_of_is_not_forgotten(
     assert payloads(client) == ["e1"]
     ann.publish("e2")
     client.leave()
-    come_with(client, "a", home, {P: seen})
+    come_with(client, "a", home, {ann.pubend: seen})
     world.heal("a", "p")
     world.run(s=5)
     assert payloads(client) == ["e2"]
@@ -371,8 +371,8 @@ def test_an_old_home_that_begins_where_its_client_is_keeps_what_is_not_acknowled
     lost = world.lose(of(Attach, Read, source="a"))
     world.heal("a", "p")
     world.run(s=1)
-    assert world.strand("a", "desk").base is None
-    back = come_with(client, "a", home, {P: seen}, {P: acked})
+    assert world.strand("a", "desk", ann.pubend).base is None
+    back = come_with(client, "a", home, {ann.pubend: seen}, {ann.pubend: acked})
     lost.end()
     world.run(s=5)
     assert payloads(client) == []
@@ -395,10 +395,10 @@ def test_an_old_home_that_came_to_a_pubend_later_than_its_client_goes_back_for_i
     ann.publish("e2")
     world.heal("a", "p")
     world.run(s=5)
-    begun = world.strand("a", "desk").base
+    begun = world.strand("a", "desk", ann.pubend).base
     assert begun is not None
     assert begun >= ann.ticks["e2"]
     ann.publish("e3")
-    come_with(client, "a", home, {P: seen})
+    come_with(client, "a", home, {ann.pubend: seen})
     world.run(s=5)
     assert payloads(client) == ["e2", "e3"]

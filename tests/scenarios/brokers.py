@@ -571,7 +571,7 @@ class Publisher(Client):
         """By label, of those that are acknowledged."""
         self._sequence = 0
         self._labels: dict[int, str] = {}
-        found = self.call(OpenPubend(self.number(), pubend, advertisement, quality))
+        found = self.call(OpenPubend(self.number(), pubend, advertisement, quality), s=5)
         self.pubend = found.pubend if isinstance(found, PubendOpened) else PubendId(pubend)
         self.session = 0
         self.open()
