@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from gapless.core.ids import PubendId
 from gapless.core.parameters import Parameters, us
 from gapless.core.ticks import Tick
 from gapless.delivery import lookup
+from gapless.delivery.lookup import Found
 from gapless.delivery.pubend import PublishRefusedError
-from gapless.messages.records import PublisherRecord
+from gapless.messages.records import LogRow, PublisherRecord
+from gapless.messages.streams import Publication
 from tests.delivery.small_disk import Bench
 
 TINY = Parameters(publisher_window=2)
@@ -243,6 +246,18 @@ def test_an_earlier_stay_does_not_count_where_all_of_the_present_one_is_remember
     settle(bench)
     assert answers == []
     assert len(bench.refusals) == 1
+
+
+def test_what_is_remembered_is_not_met_a_second_time_in_the_row_that_it_shares_with_the_rest() -> (
+    None
+):
+    # 3 and 4 are remembered; read from the log too, they would look like another stay
+    events = tuple(Publication(9 + each, "ann", each, {}, b"") for each in (1, 2, 3, 4))
+    found = Found(range(1, 3), {})
+    found.take("ann", [LogRow(PubendId("P"), 10, 13, 0, 0, 0, events)], 11)
+    found.meet(3)
+    found.meet(4)
+    assert found.ticks == {1: 10, 2: 11}
 
 
 # --- the order of one publisher -------------------------------------------------------------------

@@ -14,7 +14,6 @@ import msgspec
 
 from gapless.core.ids import VirtualTime
 from gapless.delivery.inquiry import Inquiry
-from gapless.delivery.lookup import Found
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.publishers import Publishers
 from gapless.delivery.sending import Sender
@@ -125,14 +124,6 @@ def _saves_once(original: Any) -> Any:
     return save
 
 
-def _takes_whole_rows(original: Any) -> Any:
-    def take(self: Any, publisher: str, rows: Any, high: int) -> None:
-        del high
-        original(self, publisher, rows, NEVER)
-
-    return take
-
-
 LAPSES: Final = (
     Plant(
         "nacks are dropped",
@@ -183,11 +174,6 @@ LAPSES: Final = (
         "a cache without end",
         "a subend keeps all that waits (R38, I14)",
         ((Subend, "_bound", constant(None)),),
-    ),
-    Plant(
-        "a stay is met twice",
-        "a look-up forgets what it found when it meets what is remembered (R27)",
-        ((Found, "take", _takes_whole_rows),),
     ),
 )
 """Each is to be caught as soon as the others."""
