@@ -57,8 +57,8 @@ times as long, and every commit has to wait so long some times."""
 KEPT_BYTES: Final = 64 * 1024 * 1024
 LARGE_BYTES: Final = 32 * 1024 * 1024
 """Memory that the C library keeps when it is freed, and the size from which on it gives it back at once.
-By default it gives back the rows of every read; to get them anew, page by page, takes as long as to read
-them."""
+By default it gives back the rows of every read; to get them anew, page by page, takes a quarter of the time
+of reads."""
 
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
