@@ -85,7 +85,7 @@ format: $(READY) ## Format the code and mend what can be mended
 	@$(VENV)/bin/ruff format
 
 .PHONY: bench
-bench: bench-matching bench-streams ## Run all benchmarks
+bench: bench-matching bench-streams bench-spark ## Run all benchmarks
 
 .PHONY: bench-matching
 bench-matching: $(READY) ## Measure the matching index against its rivals
@@ -94,6 +94,10 @@ bench-matching: $(READY) ## Measure the matching index against its rivals
 .PHONY: bench-streams
 bench-streams: $(READY) ## Measure brokers against a bare relay: throughput, latency, memory
 	@$(PYTHON_BIN) -m benchmarks.streams
+
+.PHONY: bench-spark
+bench-spark: $(READY) ## Measure the Spark source against batches made beforehand
+	@$(PYTHON_BIN) -m benchmarks.spark
 
 .PHONY: lock
 lock: ## Write requirements.lock anew from pyproject.toml
