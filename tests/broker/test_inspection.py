@@ -197,7 +197,7 @@ def test_subscriptions_are_listed_by_name_and_in_pages(monkeypatch: pytest.Monke
     assert [each.name for each in answer.entries] == ["a", "b", "c"]
     durable = operator.call(ListSubscriptions(2, durable=True))
     assert [each.name for each in durable.entries] == ["a", "c"]
-    monkeypatch.setattr(inspection, "ENTRIES_MAX", 2)
+    monkeypatch.setattr(inspection, "SHOWN_ENTRIES_MAX", 2)
     first = operator.call(ListSubscriptions(3))
     assert ([each.name for each in first.entries], first.more) == (["a", "b"], True)
     rest = operator.call(ListSubscriptions(4, after="b"))
@@ -210,7 +210,7 @@ def test_what_an_answer_leaves_out_it_counts(monkeypatch: pytest.MonkeyPatch) ->
     world.run(s=1)
     world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
-    for name in ("STRANDS_MAX", "PEERS_MAX", "ENTRIES_MAX"):
+    for name in ("SHOWN_STRANDS_MAX", "SHOWN_PEERS_MAX", "SHOWN_ENTRIES_MAX"):
         monkeypatch.setattr(inspection, name, 1)
     first = operator.call(ShowSubscription(1, "x")).entry
     assert ([each.pubend for each in first.strands], first.strands_left_out) == ([P], 1)

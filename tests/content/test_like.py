@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gapless.content import like
 from gapless.content.like import MANY, ONE, Pattern
+from gapless.core.limits import PATTERN_MEMORY_MAX
 
 TEXTS = ["".join(word) for size in range(6) for word in itertools.product("ab", repeat=size)]
 TEXTS += ["z", "az", "za", "zz", "abz", "zab", "azb", "a\n", "\n"]
@@ -180,20 +181,20 @@ def test_matching_costs_time_linear_in_the_text(pattern: str) -> None:
 def test_the_memory_of_patterns_is_bounded_by_what_they_weigh(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(like, "MEMORY_MAX", 100_000)
+    monkeypatch.setattr(like, "PATTERN_MEMORY_MAX", 100_000)
     memory = like._compiled
     memory.clear()
     kept = 0
     for number in range(200):
         assert Pattern.parse(f"%{number}_").matches(f"x{number}y")
-        assert memory.weight == sum(map(like._weight, memory)) <= like.MEMORY_MAX
+        assert memory.weight == sum(map(like._weight, memory)) <= 100_000
         kept = max(kept, len(memory))
     assert 10 < kept < 100
     assert Pattern.parse("%1_").matches("x1y")
 
 
 def test_a_pattern_too_heavy_for_the_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(like, "MEMORY_MAX", 100_000)
+    monkeypatch.setattr(like, "PATTERN_MEMORY_MAX", 100_000)
     like._compiled.clear()
     heavy = Pattern.parse("%x_" + "".join(map(chr, range(1_000, 3_000))) + "%")
     assert not heavy.matches("x" * 3_000)
@@ -202,7 +203,7 @@ def test_a_pattern_too_heavy_for_the_memory_is_not_kept(monkeypatch: pytest.Monk
 
 def test_thousands_of_patterns_of_the_usual_size_are_kept() -> None:
     usual = like._weight(Pattern.parse("%customer-0001_z%").tokens)
-    assert like.MEMORY_MAX // usual > 4_000
+    assert PATTERN_MEMORY_MAX // usual > 4_000
 
 
 def test_the_estimate_of_a_pattern_is_above_what_it_takes() -> None:

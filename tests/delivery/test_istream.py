@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gapless.core.limits import JOIN_PUBLICATIONS_MAX
 from gapless.core.ticks import TickRange
-from gapless.delivery.istream import JOIN_PUBLICATIONS_MAX, Account, Stream
+from gapless.delivery.istream import Account, Stream
 from gapless.delivery.knowledge import ConflictError, Knowledge
 from gapless.messages.streams import Piece, Publication
 from tests.delivery.model import PUBEND, piece, publication, silence

@@ -94,7 +94,7 @@ def test_all_batches_of_a_client_that_reconnects_are_answered_by_one_reading() -
 def test_what_one_reading_does_not_look_for_is_looked_up_by_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lookup, "FOUND_MAX", 4)
+    monkeypatch.setattr(lookup, "LOOKUP_FOUND_MAX", 4)
     bench, ticks = bench_with(*range(1, 21))
     session = bench.open()
     answers = [bench.publish(session, sequence, sequence) for sequence in range(1, 11)]
@@ -331,7 +331,7 @@ def test_an_older_session_is_refused_at_once_also_during_a_look_up() -> None:
 
 
 def test_not_more_than_so_many_batches_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "WAITING_MAX", 3)
+    monkeypatch.setattr(lookup, "LOOKUP_WAITING_MAX", 3)
     bench, ticks = bench_with(1, 2, 3, 4, 5)
     session = bench.open()
     answers = [bench.publish(session, sequence, sequence) for sequence in (1, 2, 3)]

@@ -269,7 +269,7 @@ def test_the_chunk_that_the_disk_gives_bounds_the_answer() -> None:
 def test_very_many_regimes_do_not_make_a_very_large_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serving_module, "_PIECES_MAX", 3)
+    monkeypatch.setattr(serving_module, "READ_PIECES_MAX", 3)
     desk = Desk()
     desk.run(ms=300)
     desk.report("s")
@@ -291,7 +291,7 @@ def test_a_bad_filter_is_dropped() -> None:
 
 
 def test_only_the_filters_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving_module, "_FILTERS_KEPT", 3)
+    monkeypatch.setattr(serving_module, "READ_FILTERS_KEPT", 3)
     desk = Desk()
     for text in ("a = 1", "a = 2", "a = 3", "a = 1", "a = 4"):
         desk.answer(1, 5, text)
@@ -299,7 +299,7 @@ def test_only_the_filters_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_too_many_reads_at_once_are_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving_module, "_READS_MAX", 2)
+    monkeypatch.setattr(serving_module, "READS_MAX", 2)
     desk = Desk()
     desk.fill(1)
     for _ in range(3):

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gapless.core.ids import BrokerId, CellId
+from gapless.core.limits import PARTITIONS_MAX
 from gapless.core.parameters import Parameters, us
 from gapless.messages.overlay import Packet, Partition, PartitionInfo, Retire
 from gapless.overlay.neighbourhood import Topology
-from gapless.overlay.partitions import PARTITIONS_MAX
 from tests.overlay.small_world import SmallWorld, line
 
 DEAD_MS = 2_000

@@ -235,7 +235,7 @@ def test_a_probe_that_went_in_a_circle_or_names_another_way_ends(path: tuple[str
 
 
 def test_so_many_probes_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relays, "PROBES_MAX", 2)
+    monkeypatch.setattr(relays, "RELAY_PROBES_MAX", 2)
     world = square()
     for target in ("x", "y", "z"):
         probe(world, "b", "a", target=target)

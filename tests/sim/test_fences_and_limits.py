@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gapless.core.ids import PubendId
+from gapless.core.limits import JOIN_PUBLICATIONS_MAX
 from gapless.core.machine import LinkFree, LinkFull
 from gapless.core.ticks import TickRange
-from gapless.delivery.istream import JOIN_PUBLICATIONS_MAX
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.router import Router
 from gapless.delivery.subscribers.reporting import Reporting

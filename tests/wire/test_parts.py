@@ -6,10 +6,11 @@ import pytest
 
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import PubendId
+from gapless.core.limits import PACKET_BYTES_MAX, PART_BYTES
 from gapless.messages.overlay import Packet, SessionId
 from gapless.messages.streams import Frame, Piece, Publication
 from gapless.wire import FRAME_BYTES_MAX, HEADER_BYTES, LINK_PACKETS, Assembler, Part, Splitter
-from gapless.wire.parts import PACKET_BYTES_MAX, PART_BYTES, parts_of
+from gapless.wire.parts import parts_of
 
 
 def packet(size: int) -> Packet:

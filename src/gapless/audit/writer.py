@@ -21,11 +21,9 @@ from gapless.audit.options import AuditOptions
 from gapless.audit.records import VERSION, Closing, Header, Record, Side
 from gapless.audit.segments import CLOSED, MAGIC, OPEN, encode_frame, prefix_of, segment_name
 from gapless.core.errors import UsageError
+from gapless.core.limits import AUDIT_GATHERED_MAX
 
 __all__ = ["AuditWriter"]
-
-GATHERED_MAX: Final = 20_000
-"""Records that wait at most; then who adds one writes them. A record may hold a batch of events."""
 
 _LOG: Final = logging.getLogger("gapless.audit")
 
@@ -86,7 +84,7 @@ class AuditWriter:
         records.append(record)
         if len(records) == 1:
             self._wake.set()
-        elif len(records) >= GATHERED_MAX:
+        elif len(records) >= AUDIT_GATHERED_MAX:
             self.flush()
 
     def flush(self) -> None:

@@ -6,9 +6,18 @@ Nothing here changes anything, and no rule reads it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gapless.core.ids import PubendId, ShbId
+from gapless.core.limits import (
+    SHOWN_ENTRIES_MAX,
+    SHOWN_HOSTS_NAMED_MAX,
+    SHOWN_MEMBERS_MAX,
+    SHOWN_PEERS_MAX,
+    SHOWN_STRANDS_LISTED_MAX,
+    SHOWN_STRANDS_MAX,
+    SHOWN_TEXT_MAX,
+)
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subscription import Subscription
@@ -38,27 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Inspection"]
 
-ENTRIES_MAX: Final = 256
-"""Cells, pubends or subscriptions in one answer. With the longest filters they fill a frame."""
-
-PEERS_MAX: Final = 1_024
-"""Peers in one answer; those of the nearest cells come first."""
-
-STRANDS_MAX: Final = 256
-"""Streams of one subscription in one answer."""
-
-STRANDS_LISTED_MAX: Final = 16
-"""Streams of each subscription in a list; who wants to see all asks for that subscription."""
-
-MEMBERS_MAX: Final = 64
-"""Members of a pubend in a list."""
-
-HOSTS_NAMED_MAX: Final = 32
-"""Hosts that are named to somebody who asked for another."""
-
-TEXT_MAX: Final = 1_048_576
-"""Characters of filters in one answer, about."""
-
 T = TypeVar("T")
 
 
@@ -69,9 +57,9 @@ def page(found: Iterable[T], size_of: Callable[[T], int]) -> tuple[tuple[T, ...]
     (True, 3)
     """
     taken: list[T] = []
-    room = TEXT_MAX
+    room = SHOWN_TEXT_MAX
     for each in found:
-        if len(taken) >= ENTRIES_MAX or room <= 0:
+        if len(taken) >= SHOWN_ENTRIES_MAX or room <= 0:
             return tuple(taken), True
         taken.append(each)
         room -= size_of(each)
@@ -122,8 +110,8 @@ class Inspection:
             identity.cell,
             identity.life,
             self._context.clock,
-            tuple(peers[:PEERS_MAX]),
-            max(0, len(peers) - PEERS_MAX),
+            tuple(peers[:SHOWN_PEERS_MAX]),
+            max(0, len(peers) - SHOWN_PEERS_MAX),
             pubends_hosted=len(hosted),
             pubends_known=len(broker.announcements.pubends()),
             streams_joined=len(broker.host.subends),
@@ -166,7 +154,7 @@ class Inspection:
     def _show_topology(self, call: ShowTopology) -> TopologyShown:
         identity, around = self._context.identity, self._broker.neighbourhood
         skipped = around.cells[max(0, call.skip) :]
-        shown = skipped[:ENTRIES_MAX]
+        shown = skipped[:SHOWN_ENTRIES_MAX]
         cells = tuple(
             CellState(
                 each.name,
@@ -202,8 +190,10 @@ class Inspection:
         if shb in known:
             return None
         others = sorted(known - {self._context.identity.shb})
-        shown = ", ".join(f"{each.broker} in {each.cell}" for each in others[:HOSTS_NAMED_MAX])
-        more = len(others) - HOSTS_NAMED_MAX
+        shown = ", ".join(
+            f"{each.broker} in {each.cell}" for each in others[:SHOWN_HOSTS_NAMED_MAX]
+        )
+        more = len(others) - SHOWN_HOSTS_NAMED_MAX
         rest = f" and {more:,} more" if more > 0 else ""
         return (
             f"no broker {shb.broker} in the cell {shb.cell} is known here; known are "
@@ -256,7 +246,7 @@ class Inspection:
     def _list_subscriptions(self, call: ListSubscriptions) -> SubscriptionList:
         found = self._broker.host.subscriptions
         states = (
-            self._subscription(found[name], None, STRANDS_LISTED_MAX)
+            self._subscription(found[name], None, SHOWN_STRANDS_LISTED_MAX)
             for name in sorted(found)
             if name > call.after and (found[name].durable or not call.durable)
         )
@@ -268,7 +258,9 @@ class Inspection:
         if found is None:
             reason = f"there is no subscription {call.subscription!r} at this broker"
             return Refused(call.request, reason)
-        return SubscriptionShown(call.request, self._subscription(found, call.after, STRANDS_MAX))
+        return SubscriptionShown(
+            call.request, self._subscription(found, call.after, SHOWN_STRANDS_MAX)
+        )
 
     def _subscription(
         self, subscription: Subscription, after: PubendId | None, most: int
@@ -299,8 +291,8 @@ def _hosted(pubend: Pubend) -> HostedState:
         pubend.record.released,
         pubend.log_bytes,
         pubend.regime,
-        members[:MEMBERS_MAX],
-        max(0, len(members) - MEMBERS_MAX),
+        members[:SHOWN_MEMBERS_MAX],
+        max(0, len(members) - SHOWN_MEMBERS_MAX),
         pubend.membership.floor(),
         pubend.damage,
     )

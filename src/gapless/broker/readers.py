@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
+from gapless.core.limits import READER_FILTERS_KEPT
 from gapless.core.machine import Timer
 from gapless.core.parameters import us
 from gapless.delivery.requests import Errand
@@ -19,11 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Readers"]
 
-_TEXTS_KEPT: Final = 256
-"""Filters of which the normal form is kept. Who reads a log repeats his with every part."""
 
-
-@lru_cache(maxsize=_TEXTS_KEPT)
+@lru_cache(maxsize=READER_FILTERS_KEPT)
 def _normal(text: str) -> str:
     """Return the normal form of a filter; FilterError if it is none."""
     return str(Filter(text))

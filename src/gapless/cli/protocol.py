@@ -19,6 +19,7 @@ from typing import Any, get_args
 import msgspec
 
 from gapless.cli.output import print_json
+from gapless.core.limits import FRAME_BYTES_MAX
 from gapless.messages import clients, operating, overlay, streams
 from gapless.wire import codec, frames, greeting
 
@@ -144,7 +145,7 @@ _ENUMS = (
 
 def document() -> str:
     """Return the whole page."""
-    parts = [_HEAD.format(header=frames.HEADER_BYTES, bytes=frames.FRAME_BYTES_MAX), _IDS]
+    parts = [_HEAD.format(header=frames.HEADER_BYTES, bytes=FRAME_BYTES_MAX), _IDS]
     for title, kinds in _sections():
         parts.append(f"## {title}\n")
         parts += [_shown(each) for each in messages(kinds)]

@@ -32,6 +32,7 @@ from gapless.core.errors import (
     TakenOverError,
 )
 from gapless.core.ids import PubendId
+from gapless.core.limits import BATCH_BYTES_MAX, BATCH_EVENTS_MAX, UNDER_WAY_BYTES_MAX
 from gapless.messages.clients import (
     Cause,
     OpenPublisher,
@@ -44,20 +45,11 @@ from gapless.messages.clients import (
 if TYPE_CHECKING:
     from gapless.audit.clients import ClientAudit
 
-__all__ = ["BATCH_EVENTS_MAX", "Outbox"]
-
-BATCH_BYTES_MAX: Final = 262_144
-"""A batch is sent when it has so many bytes, so that a frame is neither tiny nor long on its way."""
-
-BATCH_EVENTS_MAX: Final = 500
-"""The same for events."""
+__all__ = ["Outbox"]
 
 SMALL_BATCHES_MAX: Final = 4
 """When so many batches are under way, the next one is sent when it is worth a frame or one of them is
 answered. So a lone event is not held back, and under load frames are full."""
-
-UNDER_WAY_BYTES_MAX: Final = 8_388_608
-"""More than this is not sent before something is answered."""
 
 FRAME_OVERHEAD: Final = 2_048
 """Bytes of a frame beside its events, at most: names of a few hundred characters, and lengths."""

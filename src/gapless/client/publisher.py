@@ -13,12 +13,12 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from gapless.client.batches import Batch, Receipt, Waiter, encoded, encoded_plain
 from gapless.client.link import Link
 from gapless.client.options import Unset, chosen
-from gapless.client.outbox import BATCH_EVENTS_MAX, Outbox
+from gapless.client.outbox import Outbox
 from gapless.client.position import Position
 from gapless.content.filter import Filter
 from gapless.content.values import Value
@@ -30,6 +30,7 @@ from gapless.core.errors import (
     RefusedError,
     UsageError,
 )
+from gapless.core.limits import BATCH_EVENTS_MAX
 from gapless.messages.clients import OpenPubend
 from gapless.messages.overlay import Quality
 
@@ -43,9 +44,6 @@ EventLike: TypeAlias = Mapping[str, Value] | tuple[Mapping[str, Value], bytes]
 
 _Parts: TypeAlias = dict[Batch, list[range]]
 """Where the events of one call are: in each batch the places that are its own, and no other's."""
-
-INFLIGHT_MAX: Final = 8_192
-"""Events that may wait in a publisher, by default; ``send`` waits when there are more."""
 
 
 class Publisher:

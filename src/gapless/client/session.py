@@ -24,7 +24,7 @@ from gapless.client.event import Event
 from gapless.client.link import Link, Numbers
 from gapless.client.options import DEADLINE_S, FLEE_AFTER_S, Backoff, Options, Unset, chosen
 from gapless.client.position import pubend_id
-from gapless.client.publisher import INFLIGHT_MAX, Publisher
+from gapless.client.publisher import Publisher
 from gapless.client.reading import read_log
 from gapless.client.stager import Committed, StagedPart, Stager, commit_staged, drop_staged
 from gapless.client.starts import Start, begin_of
@@ -38,6 +38,7 @@ from gapless.core.errors import (
     GaplessError,
     UsageError,
 )
+from gapless.core.limits import INFLIGHT_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
     ListPartitions,

@@ -32,6 +32,7 @@ from gapless.core.errors import (
     UsageError,
 )
 from gapless.core.ids import PubendId
+from gapless.core.limits import CHUNK_BYTES_MAX, CHUNK_EVENTS_MAX, CHUNKS_UNDER_WAY_MAX
 from gapless.messages.clients import OpenPubend
 from gapless.messages.staging import (
     CommitStaged,
@@ -46,15 +47,6 @@ if TYPE_CHECKING:
     from gapless.client.session import Session
 
 __all__ = ["Committed", "StagedPart", "Stager", "commit_staged", "drop_staged"]
-
-CHUNK_BYTES_MAX: Final = 262_144
-"""A chunk is sent when it has so many bytes. It becomes a row of the log."""
-
-CHUNK_EVENTS_MAX: Final = 1_000
-"""The same for events."""
-
-UNDER_WAY_MAX: Final = 8
-"""So many chunks may be unanswered; who adds more waits."""
 
 PAUSE_S: Final = 0.1
 """Between two tries while the pubend's broker cannot be reached."""
@@ -184,7 +176,7 @@ class Stager:
 
     async def _send(self) -> None:
         """Let a chunk be under way, when there is room."""
-        while len(self._under_way) >= UNDER_WAY_MAX:
+        while len(self._under_way) >= CHUNKS_UNDER_WAY_MAX:
             await self._some_done()
         events: Any = tuple(map(msgspec.Raw, self._events))
         place = (self._batch, self._partition, self.attempt, self._chunks)

@@ -33,6 +33,7 @@ from gapless.core.errors import (
     UsageError,
 )
 from gapless.core.ids import PubendId
+from gapless.core.limits import GAPS_KEPT
 from gapless.messages.clients import (
     Begin,
     BeginKind,
@@ -52,9 +53,6 @@ __all__ = ["Acknowledge", "OnGap", "Settings", "Subscription"]
 
 ACK_S: Final = 0.2
 """How long what is done may wait for its acknowledgement, so that one message speaks for many."""
-
-GAPS_KEPT: Final = 1_000
-"""Gaps that were reported and not raised; the oldest go first."""
 
 _NO_DEADLINE = Unset()
 

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 from gapless.audit.options import AuditOptions
 from gapless.client.batches import Receipt
@@ -23,20 +23,18 @@ from gapless.client.event import Event
 from gapless.client.options import DEADLINE_S, FLEE_AFTER_S, Backoff, Unset
 from gapless.client.portal import Portal
 from gapless.client.position import Position
-from gapless.client.publisher import INFLIGHT_MAX, EventLike, Publisher
+from gapless.client.publisher import EventLike, Publisher
 from gapless.client.session import EXPIRY_S, Session, connect
 from gapless.client.starts import Start, begin_of
 from gapless.client.subscription import ACK_S, Acknowledge, OnGap, Subscription
 from gapless.content.filter import Filter
 from gapless.content.values import Value
 from gapless.core.errors import ClosedError, GapError, GaplessError, UsageError
+from gapless.core.limits import FETCHED_MAX, INFLIGHT_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Partition
 
 __all__ = ["SyncPublisher", "SyncReceipt", "SyncSession", "SyncSubscription", "connect_sync"]
-
-FETCHED_MAX: Final = 128
-"""Events that come over from the background thread at once; one wait is shared by so many."""
 
 _UNSET = Unset()
 

@@ -18,6 +18,8 @@ from typing import Final
 
 import msgspec
 
+from gapless.core.limits import PATTERN_MEMORY_MAX
+
 __all__ = ["MANY", "ONE", "Pattern"]
 
 ONE: Final = "_"
@@ -25,10 +27,6 @@ MANY: Final = "%"
 _ESCAPE: Final = "\\"
 _CELLS_MAX: Final = 4_000_000
 """Two patterns whose lengths multiply to more are not compared; the careful answer is given."""
-
-MEMORY_MAX: Final = 32 * 1024 * 1024
-"""Bytes for patterns in the forms that they are matched and compared in, in one process: some ten
-thousand patterns of the usual size."""
 
 
 class Pattern(msgspec.Struct, frozen=True, order=True):
@@ -307,9 +305,9 @@ class _Memory(dict[tuple[str, ...], _Compiled]):
     def __missing__(self, tokens: tuple[str, ...]) -> _Compiled:
         compiled = _Compiled(tokens)
         weight = _weight(tokens)
-        if weight > MEMORY_MAX // 8:
+        if weight > PATTERN_MEMORY_MAX // 8:
             return compiled
-        if self.weight + weight > MEMORY_MAX:
+        if self.weight + weight > PATTERN_MEMORY_MAX:
             self.clear()
         self.weight += weight
         self[tokens] = compiled

@@ -1,4 +1,6 @@
-"""Every limit of gapless, in one place, each with its reason.
+"""Every limit of gapless that nobody sets, in one place, each with its reason.
+
+What an operator may set is in :mod:`.parameters`.
 
 A limit that is reached is an error with the limit's name, or a stated behaviour; never a
 silent cut.
@@ -7,6 +9,8 @@ silent cut.
 from __future__ import annotations
 
 from typing import Final
+
+# --- values and filters -----------------------------------------------------------------------------
 
 INT_MIN: Final = -(2**63)
 """Integers are 64-bit: the least one. Larger ones have no exact wire form in other languages."""
@@ -41,6 +45,10 @@ table that grows with the square of its length: 2 MB at this limit."""
 FILTER_STEPS_MAX: Final = 500_000
 """Steps of multiplying a filter out to its normal form. Bounds a hostile filter at a second."""
 
+PATTERN_MEMORY_MAX: Final = 32 * 1024 * 1024
+"""Bytes for patterns in the forms that they are matched and compared in, in one process: some ten
+thousand patterns of the usual size."""
+
 ACCESS_VALUES_MAX: Final = 16
 """Values of one IN list that the matching index spreads over its equality groups."""
 
@@ -51,11 +59,7 @@ CONJUNCTION_TEXTS_MAX: Final = 65_536
 """Conjunctions that a process keeps in both forms, parsed and as text. Beyond, some are parsed
 again."""
 
-LOG_BYTES_LEAST: Final = 4_096
-"""The least bound of a file that a broker's words are written to: less would be a file a line."""
-
-LOG_FILES_MOST: Final = 1_000
-"""Full files of a broker's words that are kept, at most. With a new one each is renamed."""
+# --- tables -----------------------------------------------------------------------------------------
 
 TABLE_PARTS_MAX: Final = 4_096
 """Parts of one table under way. A part is a frame, so a table above this is larger than memory."""
@@ -67,6 +71,165 @@ that are not asked make a subscription start later, never wrongly."""
 ROUTES_CACHED_MAX: Final = 4_096
 """Results of the sufficiency test that are kept per edge. Beyond, they are computed again."""
 
+# --- overlay ----------------------------------------------------------------------------------------
+
 NAMES_ASKED_MAX: Final = 10_000
-"""Names of new pubends that a broker asks for, or was asked for, at once. Each is there for a moment; who asks
-for more at once is told to try later."""
+"""Names of new pubends that a broker asks for, or was asked for, at once. Each is there for a moment;
+who asks for more at once is told to try later."""
+
+PARTITIONS_MAX: Final = 256
+"""So much news of partitions is kept, of healed ones too. Nobody reads a longer list, and all of it is
+told at the start of a session; a link that flaps for a day would make it as long as the day."""
+
+RELAY_PROBES_MAX: Final = 4_096
+"""So many pairs of brokers are remembered whose probe was passed on; one too many is passed on again,
+which its hops end."""
+
+MOVES_MAX: Final = 65_536
+"""So many moves are remembered. An old home that hears of none keeps logs for nobody until its
+subscription expires, and costs no more than that."""
+
+# --- streams ----------------------------------------------------------------------------------------
+
+ANSWER_FRAMES_MAX: Final = 4
+"""An answer to a nack is not much larger than so many full frames: a link that is busy with one for
+longer than a session bears seems dead. What is left is asked for again."""
+
+JOIN_PUBLICATIONS_MAX: Final = 32
+"""Publications of a piece that was joined of pieces with publications. Bounds what is copied."""
+
+MEASURED_BYTES_MAX: Final = 4_194_304
+"""Publications whose sizes are remembered: a few batches between publisher, disk and receivers."""
+
+ADVERTISEMENTS_KEPT: Final = 8
+"""Narrower advertisements that are remembered. Of what is older it is not known who could match it."""
+
+EARLY_TIMES_MAX: Final = 8
+"""Moments that are noted of one host that was known before a pubend was made. Beyond, the last one
+stands for all later ones too: some subscriptions then begin earlier than they could ask for."""
+
+PROGRESS_STREAMS_MAX: Final = 1_000
+"""Streams in one notice of progress; of more it is told in several."""
+
+# --- publishers and writers -------------------------------------------------------------------------
+
+LOOKUP_WAITING_MAX: Final = 1_024
+"""Batches of one publisher that wait for a look-up. A client has not many more in flight; who has is
+told to send again later."""
+
+LOOKUP_FOUND_MAX: Final = 4_096
+"""Sequences that one reading of the log looks for, if one batch does not need more. What lies above is
+looked up by another reading."""
+
+WRITER_NAME_MAX: Final = 256
+"""Characters in the name of a writer or of an attempt; a writer's is in every event."""
+
+# --- reads of logs ----------------------------------------------------------------------------------
+
+READS_MAX: Final = 1_024
+"""Reads of one pubend under way at once. Each may bring a chunk of the log into memory; who is turned
+away asks again."""
+
+READ_PIECES_MAX: Final = 1_000
+"""Pieces of one answer to a read. Silence has no bytes, but a piece for every regime that began in
+it."""
+
+READ_FILTERS_KEPT: Final = 256
+"""Filters of reads that are kept parsed. A catch-up repeats its text with every chunk; beyond, it is
+parsed again."""
+
+READER_FILTERS_KEPT: Final = 256
+"""Filters of readers of which the normal form is kept. Who reads a log repeats his with every part."""
+
+RELEASED_HOLDS_KEPT: Final = 4_096
+"""Holds that are remembered as released. A copy comes late by seconds; in these not more end."""
+
+REQUEST_HOPS_MAX: Final = 128
+"""Brokers on the way of a request. Every hop is nearer to the pubend, so a way is as long as the tree
+is deep; a longer one goes astray."""
+
+REQUEST_ATTEMPTS_KEPT: Final = 8
+"""Ids of one errand that are remembered. An answer to an older attempt is too late to be waited for."""
+
+# --- what people are shown --------------------------------------------------------------------------
+
+SHOWN_ENTRIES_MAX: Final = 256
+"""Cells, pubends or subscriptions in one answer. With the longest filters they fill a frame."""
+
+SHOWN_PEERS_MAX: Final = 1_024
+"""Peers in one answer; those of the nearest cells come first."""
+
+SHOWN_STRANDS_MAX: Final = 256
+"""Streams of one subscription in one answer."""
+
+SHOWN_STRANDS_LISTED_MAX: Final = 16
+"""Streams of each subscription in a list; who wants to see all asks for that subscription."""
+
+SHOWN_MEMBERS_MAX: Final = 64
+"""Members of a pubend in a list."""
+
+SHOWN_HOSTS_NAMED_MAX: Final = 32
+"""Hosts that are named to somebody who asked for another."""
+
+SHOWN_TEXT_MAX: Final = 1_048_576
+"""Characters of filters in one answer, about."""
+
+# --- disk, wire and processes -----------------------------------------------------------------------
+
+GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Bytes from which on no more writes join a transaction, so that the first is not kept waiting."""
+
+WAL_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of the WAL from which on fetches are held up so that it can be cut."""
+
+FRAME_BYTES_MAX: Final = 16_777_216
+"""Bytes of the body of a frame. Far above what a broker sends (``frame_bytes_max``), because a packet
+may carry several frames of streams, and far below what would hurt a process that reads it."""
+
+PART_BYTES: Final = 4_194_304
+"""Bytes of a packet that a part carries."""
+
+PACKET_BYTES_MAX: Final = 268_435_456
+"""Bytes of a packet in parts: several times what a broker keeps to answer from."""
+
+LOG_BYTES_LEAST: Final = 4_096
+"""The least bound of a file that a broker's words are written to: less would be a file a line."""
+
+LOG_FILES_MOST: Final = 1_000
+"""Full files of a broker's words that are kept, at most. With a new one each is renamed."""
+
+HTTP_REQUEST_BYTES_MAX: Final = 8_192
+"""Bytes of a request for metrics; a browser's is below 2,000."""
+
+AUDIT_GATHERED_MAX: Final = 20_000
+"""Records of the audit log that wait at most; then who adds one writes them. A record may hold a batch
+of events."""
+
+# --- clients ----------------------------------------------------------------------------------------
+
+BATCH_BYTES_MAX: Final = 262_144
+"""A batch is sent when it has so many bytes, so that a frame is neither tiny nor long on its way."""
+
+BATCH_EVENTS_MAX: Final = 500
+"""The same for events of a batch."""
+
+UNDER_WAY_BYTES_MAX: Final = 8_388_608
+"""More than this a publisher does not send before something is answered."""
+
+INFLIGHT_MAX: Final = 8_192
+"""Events that may wait in a publisher, by default; ``send`` waits when there are more."""
+
+CHUNK_BYTES_MAX: Final = 262_144
+"""A chunk that is staged is sent when it has so many bytes. It becomes a row of the log."""
+
+CHUNK_EVENTS_MAX: Final = 1_000
+"""The same for events of a chunk."""
+
+CHUNKS_UNDER_WAY_MAX: Final = 8
+"""So many chunks may be unanswered; who adds more waits."""
+
+GAPS_KEPT: Final = 1_000
+"""Gaps that were reported and not raised; the oldest go first."""
+
+FETCHED_MAX: Final = 128
+"""Events that come over from the background thread at once; one wait is shared by so many."""

@@ -19,19 +19,16 @@ for it. When it asks, its row keeps the log, on disk before the answer (I10).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from gapless.core.ids import PubendId, ShbId, VirtualTime
+from gapless.core.limits import EARLY_TIMES_MAX
 from gapless.core.parameters import Parameters, us
 from gapless.core.ticks import Tick
 from gapless.delivery.members import Claim
 from gapless.messages.records import EarlyHostRecord, Erase, Store
 
 __all__ = ["EarlyHosts", "Known"]
-
-_NOTED_MAX: Final = 8
-"""Moments that are noted of one host. Beyond, the last one stands for all later ones too: some
-subscriptions then begin earlier than they could ask for."""
 
 Known: TypeAlias = tuple[tuple[VirtualTime, Tick], ...]
 """Up to which virtual time news was here, each with the tick from which on; both grow."""
@@ -75,7 +72,7 @@ class EarlyHosts:
         known = self.known(shb)
         if known and known[-1][0] >= time:
             return
-        if len(known) == _NOTED_MAX:
+        if len(known) == EARLY_TIMES_MAX:
             known, after = known[:-1], known[-1][1]
         self._known[shb] = (*known, (time, after))
         self._unsaved[shb] = None

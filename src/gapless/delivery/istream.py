@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gapless.core.ids import PubendId
+from gapless.core.limits import JOIN_PUBLICATIONS_MAX
 from gapless.core.ticks import Tick, TickRange
 from gapless.delivery.knowledge import (
     Knowledge,
@@ -32,10 +33,7 @@ from gapless.delivery.knowledge import (
 )
 from gapless.messages.streams import Piece
 
-__all__ = ["JOIN_PUBLICATIONS_MAX", "PIECE_BYTES", "PUBLICATION_BYTES", "Account", "Stream"]
-
-JOIN_PUBLICATIONS_MAX: Final = 32
-"""Publications of a piece that was joined of pieces with publications. Bounds what is copied."""
+__all__ = ["PIECE_BYTES", "PUBLICATION_BYTES", "Account", "Stream"]
 
 PIECE_BYTES: Final = 128
 """What a piece takes beside its publications."""

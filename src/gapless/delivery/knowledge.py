@@ -34,6 +34,7 @@ from typing import Final
 import msgspec
 
 from gapless.core.ids import PubendId
+from gapless.core.limits import MEASURED_BYTES_MAX
 from gapless.core.ticks import RangeSet, Tick
 from gapless.messages.streams import Piece, Publication
 
@@ -248,10 +249,6 @@ def _is_same(one: Publication, other: Publication) -> bool:
         and one.publisher == other.publisher
         and one.payload == other.payload
     )
-
-
-MEASURED_BYTES_MAX: Final = 4_194_304
-"""Publications whose sizes are remembered: a few batches between publisher, disk and receivers."""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode

@@ -25,20 +25,13 @@ from typing import Final
 import msgspec
 
 from gapless.core.ids import PubendId
+from gapless.core.limits import LOOKUP_FOUND_MAX, LOOKUP_WAITING_MAX
 from gapless.core.machine import Context, Fetched
 from gapless.core.ticks import Tick
 from gapless.delivery.publishers import Events, Publishers, PublishRefusedError
 from gapless.messages.records import LogRow
 
-__all__ = ["FOUND_MAX", "NOTHING_FOUND", "WAITING_MAX", "Batch", "Found", "LookUps"]
-
-WAITING_MAX: Final = 1_024
-"""Batches of one publisher that wait for a look-up. A client has not many more in flight; who has is
-told to send again later."""
-
-FOUND_MAX: Final = 4_096
-"""Sequences that one reading of the log looks for, if one batch does not need more. What lies above is
-looked up by another reading."""
+__all__ = ["NOTHING_FOUND", "Batch", "Found", "LookUps"]
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -132,10 +125,10 @@ class LookUps:
                 self._look_up(queue, missing)
             return
         self._publishers.get(batch.publisher, batch.session)
-        if len(queue.waiting) >= WAITING_MAX:
+        if len(queue.waiting) >= LOOKUP_WAITING_MAX:
             self._context.mark("too many batches wait for a look-up")
             raise PublishRefusedError(
-                f"{WAITING_MAX:,} batches of publisher {batch.publisher!r} wait until what it "
+                f"{LOOKUP_WAITING_MAX:,} batches of publisher {batch.publisher!r} wait until what it "
                 "repeats is found in the log; send this one again when they are answered"
             )
         queue.waiting.append(batch)
@@ -165,7 +158,7 @@ class LookUps:
         held = self._publishers.get(batch.publisher, batch.session)
         lowest, tick, _ = held.window[0]
         assert missing.stop <= lowest, f"{missing} is remembered from {lowest} on"
-        stop = min(lowest, max(missing.stop, missing.start + FOUND_MAX))
+        stop = min(lowest, max(missing.stop, missing.start + LOOKUP_FOUND_MAX))
         found = Found(range(missing.start, stop), {})
 
         def ended() -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from gapless.core.ids import BrokerId, Join, PubendId, ShbId
+from gapless.core.limits import REQUEST_ATTEMPTS_KEPT, REQUEST_HOPS_MAX
 from gapless.core.machine import Context, Timer
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
@@ -26,13 +27,6 @@ from gapless.messages.requests import Done, HoldId, Leave, Read, ReadReply, Rele
 from gapless.messages.streams import Member, ReadForm
 
 __all__ = ["Errand", "Hosted", "Requests", "way_back"]
-
-_HOPS_MAX: Final = 128
-"""Brokers on the way of a request. Every hop is nearer to the pubend, so a way is as long as the tree
-is deep; a longer one goes astray."""
-
-_ATTEMPTS_KEPT: Final = 8
-"""Ids of one errand that are remembered. An answer to an older attempt is too late to be waited for."""
 
 _TURNS: Final = 12
 """The attempts of an errand follow each other modulo this, so they try all of 2, 3, 4, 6 or 12 hops."""
@@ -235,7 +229,7 @@ class Requests:
 
     def _take_request(self, request: _Request) -> None:
         way = way_back(request)
-        if self._me in way or len(way) > _HOPS_MAX:
+        if self._me in way or len(way) > REQUEST_HOPS_MAX:
             self._context.mark("request in a circle")
             return
         hosted = self._hosted(request.pubend)
@@ -383,5 +377,5 @@ class Requests:
     def _remember(self, errand: Errand, request: int) -> None:
         errand.ids.append(request)
         self._by_id[request] = errand
-        if len(errand.ids) > _ATTEMPTS_KEPT:
+        if len(errand.ids) > REQUEST_ATTEMPTS_KEPT:
             del self._by_id[errand.ids.pop(0)]

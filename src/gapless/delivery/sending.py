@@ -11,9 +11,9 @@ silence of many pubends is one message.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from gapless.core.ids import BrokerId, PubendId
+from gapless.core.limits import ANSWER_FRAMES_MAX
 from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.delivery.attachments import Attachment, Routed, Routing
@@ -28,10 +28,6 @@ from gapless.delivery.regimes import RegimeTeller, Vector
 from gapless.messages.streams import AttachKind, Frame, Piece, Publication, Silence
 
 __all__ = ["Masks", "Sender"]
-
-ANSWER_FRAMES_MAX: Final = 4
-"""An answer to a nack is not much larger than so many full frames: a link that is busy with one for
-longer than a session bears seems dead. What is left is asked for again."""
 
 
 class Masks:

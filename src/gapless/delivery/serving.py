@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
 from gapless.core.ids import Join, ShbId
+from gapless.core.limits import READ_FILTERS_KEPT, READ_PIECES_MAX, READS_MAX, RELEASED_HOLDS_KEPT
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
@@ -31,20 +32,6 @@ from gapless.messages.requests import HoldId, Read, ReadReply
 from gapless.messages.streams import Piece, ReadForm
 
 __all__ = ["Serving"]
-
-_FILTERS_KEPT: Final = 256
-"""Filters that are kept parsed. A catch-up repeats its text with every chunk; beyond, it is parsed
-again."""
-
-_READS_MAX: Final = 1_024
-"""Reads of one pubend under way at once. Each may bring a chunk of the log into memory; who is turned
-away asks again."""
-
-_RELEASED_KEPT: Final = 4_096
-"""Holds that are remembered as released. A copy comes late by seconds; in these not more end."""
-
-_PIECES_MAX: Final = 1_000
-"""Pieces of one answer. Silence has no bytes, but a piece for every regime that began in it."""
 
 _BELOW_ALL: Final = -1
 """Below every tick that a hold can be at."""
@@ -80,7 +67,10 @@ class Serving:
         oldest = self._context.now - us(s=self._context.parameters.left_memory_s)
         while self._released_holds:
             hold = next(iter(self._released_holds))
-            if len(self._released_holds) < _RELEASED_KEPT and self._released_holds[hold] >= oldest:
+            if (
+                len(self._released_holds) < RELEASED_HOLDS_KEPT
+                and self._released_holds[hold] >= oldest
+            ):
                 break
             del self._released_holds[hold]
 
@@ -112,7 +102,7 @@ class Serving:
         if wanted is None:
             self._context.mark("read with a bad filter")
             return
-        if self._reading >= _READS_MAX:
+        if self._reading >= READS_MAX:
             self._context.mark("read turned away")
             return
         if request.hold in self._released_holds:
@@ -227,7 +217,7 @@ class Serving:
                 known = Filter(text)
             except FilterError:
                 return None
-            if len(self._filters) >= _FILTERS_KEPT:
+            if len(self._filters) >= READ_FILTERS_KEPT:
                 del self._filters[next(iter(self._filters))]
         self._filters[text] = known
         return known
@@ -241,7 +231,7 @@ def _bounded(pieces: list[Piece], bytes_max: int, events_max: int) -> list[Piece
     """
     taken: list[Piece] = []
     size, room = 0, events_max
-    for piece in pieces[:_PIECES_MAX]:
+    for piece in pieces[:READ_PIECES_MAX]:
         whole = size + content_bytes(piece)
         left = room - len(piece.publications)
         if whole > bytes_max or left < 0:

@@ -42,6 +42,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from gapless.core.ids import PubendId
+from gapless.core.limits import WRITER_NAME_MAX
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
@@ -52,9 +53,6 @@ from gapless.messages.records import Change, CommitRecord, Erase, Record, Staged
 from gapless.messages.staging import CommitStaged, DropStaged, PartTuple, Stage
 
 __all__ = ["CHUNK_BYTES", "Outcome", "Staging"]
-
-NAME_MAX: Final = 256
-"""Characters in the name of a writer or of an attempt; a writer's is in every event."""
 
 CHUNK_BYTES: Final = 256
 """What a chunk takes beside its events."""
@@ -266,9 +264,9 @@ def _nothing() -> None:
 
 def refuse_names(*names: str) -> None:
     """Refuse a writer or an attempt without a name, or with one that is too long."""
-    if not all(0 < len(name) <= NAME_MAX for name in names):
+    if not all(0 < len(name) <= WRITER_NAME_MAX for name in names):
         raise PublishRefusedError(
-            f"the name of a writer, and of an attempt, has 1 to {NAME_MAX} characters"
+            f"the name of a writer, and of an attempt, has 1 to {WRITER_NAME_MAX} characters"
         )
 
 

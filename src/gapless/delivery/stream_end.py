@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
 from gapless.core.ids import PubendId
+from gapless.core.limits import ADVERTISEMENTS_KEPT
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
@@ -28,10 +29,6 @@ from gapless.messages.records import Change, PubendRecord, RegimeRecord, Store
 from gapless.messages.streams import Piece, Publication
 
 __all__ = ["Outlet", "Pending", "StreamEnd"]
-
-
-_FORMERLY_MAX: Final = 8
-"""Narrower advertisements that are remembered. Of what is older it is not known who could match it."""
 
 
 class Outlet(Protocol):
@@ -263,7 +260,7 @@ class StreamEnd:
                 self._latest,
                 properties=msgspec.structs.replace(latest.properties, advertisement=advertisement),
                 formerly=(
-                    *latest.formerly[1 - _FORMERLY_MAX :],
+                    *latest.formerly[1 - ADVERTISEMENTS_KEPT :],
                     (self.last, latest.properties.advertisement),
                 ),
                 announcement_version=latest.announcement_version + 1,

@@ -6,9 +6,8 @@ down for days; whoever meets it first when it comes back tells it.
 
 from __future__ import annotations
 
-from typing import Final
-
 from gapless.core.ids import BrokerId
+from gapless.core.limits import MOVES_MAX
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.delivery.subscribers import Calls
@@ -18,11 +17,7 @@ from gapless.messages.clients import Cause, Ended, Home
 from gapless.messages.mobility import Superseded
 from gapless.overlay.sessions import Sessions
 
-__all__ = ["MOVES_MAX", "Homes"]
-
-MOVES_MAX: Final = 65_536
-"""So many moves are remembered. An old home that hears of none keeps logs for nobody until its
-subscription expires, and costs no more than that."""
+__all__ = ["Homes"]
 
 
 class Homes:

@@ -19,22 +19,19 @@ formed; else the older of the two, coming by a longer way, would bring it back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId
+from gapless.core.limits import PARTITIONS_MAX
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.messages.overlay import Partition, PartitionInfo
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.sessions import Sessions
 
-__all__ = ["PARTITIONS_MAX", "Partitions"]
-
-PARTITIONS_MAX: Final = 256
-"""So much news is kept, healed partitions included. Nobody reads a longer list, and all of it is told
-at the start of a session; a link that flaps for a day would make it as long as the day."""
+__all__ = ["Partitions"]
 
 _Key = tuple[BrokerId, int, int]
 

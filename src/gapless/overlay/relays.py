@@ -22,11 +22,12 @@ broker would have to keep, and to tell with every heartbeat.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from gapless.core.ids import BrokerId
+from gapless.core.limits import RELAY_PROBES_MAX
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.messages.overlay import RelayBroken, Relayed, RelayFull, RelayProbe, SessionId
@@ -35,11 +36,7 @@ if TYPE_CHECKING:
     from gapless.overlay.session import Session
     from gapless.overlay.sessions import Sessions
 
-__all__ = ["PROBES_MAX", "Relays"]
-
-PROBES_MAX: Final = 4_096
-"""So many pairs of brokers are remembered whose probe was passed on; one too many is passed on again,
-which its hops end."""
+__all__ = ["Relays"]
 
 
 class _Search:
@@ -123,7 +120,7 @@ class Relays:
         shorter = probe.number == number and len(probe.path) < hops and probe.target != self._me
         news = probe.number > number or shorter
         self._passed[key] = (probe.number, len(probe.path)) if news else (number, hops)
-        if len(self._passed) > PROBES_MAX:
+        if len(self._passed) > RELAY_PROBES_MAX:
             del self._passed[next(iter(self._passed))]
         return news
 

@@ -8,13 +8,11 @@ from http import HTTPStatus
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from gapless.core.errors import UsageError
+from gapless.core.limits import HTTP_REQUEST_BYTES_MAX
 from gapless.runtime.addresses import Address
 from gapless.runtime.crowd import Crowd
 
 __all__ = ["Page", "Pages", "WebServer"]
-
-_REQUEST_BYTES_MAX: Final = 8_192
-"""Bytes of a request; a browser's is below 2,000."""
 
 _REQUEST_S: Final = 5.0
 """How long a request, and the reading of its answer, may take."""
@@ -54,7 +52,7 @@ class _Request(asyncio.Protocol):
         self._head += data
         if b"\r\n\r\n" in self._head:
             self._answer(_page(self._head, self._pages))
-        elif len(self._head) > _REQUEST_BYTES_MAX:
+        elif len(self._head) > HTTP_REQUEST_BYTES_MAX:
             status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             self._answer(Page(b"too large\n", status=status))
 

@@ -20,6 +20,7 @@ import msgspec
 
 from gapless.core.errors import StorageError
 from gapless.core.ids import PubendId
+from gapless.core.limits import GROUP_BYTES_MAX
 from gapless.core.machine import Fetch, Fetched, Write, Written
 from gapless.messages.records import Append, AppendPacked, LogRow, StagedRecord, Store, Trim
 from gapless.storage.codec import (
@@ -51,9 +52,6 @@ Done: TypeAlias = Callable[[list[Written | Fetched]], None]
 
 Failed: TypeAlias = Callable[[StorageError], None]
 """Who is told, once, that a write failed. Called by a thread of the storage."""
-
-GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Bytes from which on no more writes join a transaction, so that the first is not kept waiting."""
 
 _RECORD_BYTES = 256
 """How large a change of a record is taken to be while it waits."""

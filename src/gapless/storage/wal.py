@@ -10,14 +10,11 @@ import sqlite3
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
+from gapless.core.limits import WAL_BYTES_MAX
 from gapless.storage.schema import copy_wal, cut_wal, wal_path
 
-__all__ = ["WAL_BYTES_MAX", "Wal"]
-
-WAL_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Bytes of the WAL from which on fetches are held up so that it can be cut."""
+__all__ = ["Wal"]
 
 _COPY_COMMITS = 256
 _COPY_BYTES = 4 * 1024 * 1024

@@ -21,6 +21,7 @@ The version of the protocol between brokers is checked again inside their sessio
 is per connection, a session may outlive one.
 """
 
+from gapless.core.limits import FRAME_BYTES_MAX
 from gapless.wire.codec import (
     CLIENT_NOTICES,
     CLIENT_REQUESTS,
@@ -29,7 +30,7 @@ from gapless.wire.codec import (
     decode_greeting,
     encode_greeting,
 )
-from gapless.wire.frames import FRAME_BYTES_MAX, HEADER_BYTES, Splitter
+from gapless.wire.frames import HEADER_BYTES, Splitter
 from gapless.wire.greeting import (
     VERSIONS,
     Beat,

@@ -8,6 +8,7 @@ import msgspec
 
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import BrokerId
+from gapless.core.limits import FRAME_BYTES_MAX
 from gapless.messages import (
     clients,
     mobility,
@@ -26,7 +27,7 @@ from gapless.messages.overlay import (
     RelayFull,
     SessionId,
 )
-from gapless.wire.frames import FRAME_BYTES_MAX, HEADER_BYTES
+from gapless.wire.frames import HEADER_BYTES
 from gapless.wire.greeting import Beat, Goodbye, Greeting
 from gapless.wire.parts import Part, parts_of
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from gapless.core.errors import ProtocolError
+from gapless.core.limits import FRAME_BYTES_MAX
 
-__all__ = ["FRAME_BYTES_MAX", "HEADER_BYTES", "Splitter"]
+__all__ = ["HEADER_BYTES", "Splitter"]
 
 HEADER_BYTES: Final = 4
-
-FRAME_BYTES_MAX: Final = 16_777_216
-"""Bytes of a body. Far above what a broker sends (``frame_bytes_max``), because a packet may carry
-several frames of streams, and far below what would hurt a process that reads it."""
 
 
 class Splitter:

@@ -8,19 +8,13 @@ the connection in between.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import msgspec
 
 from gapless.core.errors import ProtocolError
+from gapless.core.limits import PACKET_BYTES_MAX, PART_BYTES
 
-__all__ = ["PACKET_BYTES_MAX", "PART_BYTES", "Assembler", "Part", "parts_of"]
-
-PART_BYTES: Final = 4_194_304
-"""Bytes of a packet that a part carries."""
-
-PACKET_BYTES_MAX: Final = 268_435_456
-"""Bytes of a packet in parts: several times what a broker keeps to answer from."""
+__all__ = ["Assembler", "Part", "parts_of"]
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, tag=True):

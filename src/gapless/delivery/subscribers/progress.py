@@ -10,9 +10,10 @@ it: its broker may die with the notice, and then nobody else knows that nothing 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from gapless.core.ids import PubendId
+from gapless.core.limits import PROGRESS_STREAMS_MAX
 from gapless.core.machine import Timer
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from gapless.delivery.subscribers.subscription import Subscription
 
 __all__ = ["ProgressNews"]
-
-STREAMS_MAX: Final = 1_000
-"""Streams in one notice; of more it is told in several."""
 
 
 class ProgressNews:
@@ -69,8 +67,8 @@ class ProgressNews:
         if subscription.answer is not None or not subscription.host.takes_more(client):
             return
         news = self._news()
-        for first in range(0, len(news), STREAMS_MAX):
-            part = tuple(news[first : first + STREAMS_MAX])
+        for first in range(0, len(news), PROGRESS_STREAMS_MAX):
+            part = tuple(news[first : first + PROGRESS_STREAMS_MAX])
             subscription.host.context.tell(client, Progress(subscription.name, part))
 
     def _news(self) -> list[tuple[PubendId, Tick]]:
