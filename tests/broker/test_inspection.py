@@ -91,7 +91,7 @@ def test_a_stream_that_had_begun_and_is_cut_off_waits_and_says_why() -> None:
     world.run(s=5)
     (strand,) = operator.call(ShowSubscription(2, "x")).entry.strands
     assert strand.waiting is not None
-    assert strand.waiting.startswith("no broker on the way to this pubend can be reached now")
+    assert strand.waiting.startswith("there is no way to its broker p in cell p now")
     assert "n/1: cells a" in strand.waiting
 
 
@@ -184,7 +184,7 @@ def test_a_stream_that_has_not_begun_says_why() -> None:
     world.run(s=2)
     (strand,) = operator.call(ShowSubscription(1, "x")).entry.strands
     assert strand.state == "waiting"
-    assert "no broker on the way to this pubend" in (strand.waiting or "")
+    assert "there is no way to its broker p" in (strand.waiting or "")
 
 
 def test_subscriptions_are_listed_by_name_and_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:

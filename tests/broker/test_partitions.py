@@ -6,7 +6,7 @@ from gapless.messages.clients import ListPartitions, PartitionTable, Started, Su
 from gapless.messages.overlay import Partition, PartitionInfo
 from tests.broker.desk import Asker, Desk, P
 
-CUT = "no broker on the way to this pubend can be reached now"
+CUT = "there is no way to its broker b1 in cell b1 now"
 
 
 def late_subscriber(desk: Desk) -> Asker:
@@ -34,6 +34,16 @@ def test_where_partitions_are_not_told_around_the_cut_has_no_name() -> None:
     # with delta 0 only b2 has lost a session, and it tells nobody outside of its cell
     client = late_subscriber(Desk("b1-b2-b3", "b2-b4"))
     assert client.subscribe(s=20).waiting == (Waiting(P, CUT),)
+
+
+def test_where_only_the_broker_of_a_pubend_is_dead_it_is_named_and_its_cell_is_not() -> None:
+    desk = Desk("p-n", cells={"p": ["p1", "p2"]}, delta=1)
+    desk.publisher("p1")
+    desk.crash("p1")
+    desk.run(s=5)
+    assert Asker(desk, "n", "late").subscribe(s=20).waiting == (
+        Waiting(P, "there is no way to its broker p1 in cell p now"),
+    )
 
 
 def test_a_reason_names_a_few_partitions_and_the_table_all() -> None:

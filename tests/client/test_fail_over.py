@@ -155,7 +155,7 @@ async def test_a_subscriber_can_ask_which_streams_are_cut_off_and_why() -> None:
             waiting: dict[str, str] = {}
             while not waiting:
                 waiting = await events.ask_waiting()
-            assert "no broker on the way to this pubend can be reached" in waiting["quotes"]
+            assert "there is no way to its broker b1 in cell c1" in waiting["quotes"]
             assert "b2/1: cells c1" in waiting["quotes"]
             with pytest.raises(DeadlineError):
                 await publisher.publish({"n": 2}, deadline=0.05)

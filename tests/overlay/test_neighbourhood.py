@@ -53,6 +53,7 @@ def test_a_cell_lies_beyond_those_on_the_way_to_it() -> None:
         ({"a": ["a1"], "b": ["b1"]}, [("a", "x")], "names x"),
         ({"a": ["a1"], "b": ["b1"]}, [("a", "b"), ("b", "a")], "cycle"),
         ({"a": []}, [], "has no broker"),
+        ({"a": [f"a{n}" for n in range(51)]}, [], "has 51 brokers, and may have 50"),
         ({"a": ["b@a"]}, [], "no @"),
         ({"": ["b"]}, [], "is no name"),
         ({"a": ["x"], "b": ["x"]}, [("a", "b")], "stands in a and in b"),

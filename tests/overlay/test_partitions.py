@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -207,6 +208,30 @@ def test_news_that_comes_late_does_not_bring_back_what_has_healed() -> None:
     assert partitions.received("a", healed("z", 1, "y"))
     assert not partitions.received("c", formed("z", 1, "y"))
     assert partitions.table() == []
+
+
+def test_news_by_a_shorter_way_goes_on_to_those_whom_the_first_copy_did_not_reach() -> None:
+    # b first hears by a detour over h that x is back, with too few hops left for f and g
+    tree = Topology.of({name: [name] for name in "xabcdefgh"}, [*pairwise("xabcdefg"), ("b", "h")])
+    world = SmallWorld(tree, Parameters(delta=3))
+    world.run(OPEN_MS)
+    part(world, "x", "abcdefgh")
+    assert "a/1: cells x" in pids(world, "g")
+    part(world, "a", "bcde")
+    part(world, "x", "abcdefgh", heal=True)
+    part(world, "a", "bcde", heal=True)
+    world.run(ms=5_000)
+    assert {broker: pids(world, broker) for broker in world.nodes if pids(world, broker)} == {}
+
+
+def test_a_shorter_way_does_not_make_news_younger() -> None:
+    world = settled(line("a", "b", "c"), delta=0)
+    partitions = world.nodes["b"].partitions
+    assert partitions.received("a", formed("z", 1, "y", hops=1))
+    (before,) = partitions.dated()
+    world.run(ms=50)
+    assert partitions.received("c", formed("z", 1, "y", hops=2))
+    assert partitions.dated() == [before]
 
 
 def test_who_was_away_is_told_at_the_start_of_a_session() -> None:

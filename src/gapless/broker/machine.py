@@ -229,7 +229,7 @@ class Broker:
         self.host = SubscriberHost(
             context, self.tables, self.requests, self.routing.leaf_candidates, joins
         )
-        self.host.cut_of = self._cut_of
+        self.host.obstacle = self._obstacle
         self.calls = Calls(self.host)
         self.reporting = Reporting(self.host, self.calls.expire)
         self.operators = Operators(self.host, self.calls)
@@ -551,11 +551,14 @@ class Broker:
         best_effort = known.properties.quality is Quality.BEST_EFFORT
         self.host.announced(pubend, advertisement, known.version, best_effort=best_effort)
 
-    def _cut_of(self, pubend: PubendId) -> str | None:
-        """Name the partitions on the way to a pubend, for people (R11, R12)."""
+    def _obstacle(self, pubend: PubendId) -> str:
+        """Name a broker that feeds do not come from, and the partitions on the way to it, for people (R11, R12)."""
         known = self.announcements.get(pubend)
         if known is None:
-            return None
+            return "no broker has told of this pubend yet"
         way = dict.fromkeys((*known.path, known.properties.cell))
         found = dict.fromkeys(each for cell in way for each in self.partitions.cutting(cell))
-        return "; ".join(str(each) for each in [*found][:_CUTS_NAMED_MAX]) or None
+        cuts = "; ".join(str(each) for each in [*found][:_CUTS_NAMED_MAX])
+        named = f" (partition {cuts})" if cuts else ""
+        home = known.properties
+        return f"there is no way to its broker {home.broker} in cell {home.cell} now{named}"

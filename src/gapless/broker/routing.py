@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Final
 
 from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.core.limits import CELL_BROKERS_MAX
 from gapless.core.machine import Context
 from gapless.delivery.attachments import ReceiverRef, ShapeVersions
 from gapless.delivery.feed import RELAYED, Candidate
@@ -22,8 +23,8 @@ from gapless.propagation.sufficiency import Vector as Obligations
 
 __all__ = ["Routing", "rendezvous"]
 
-_CLASS: Final = 50
-"""Ranks of one class: more than a cell has brokers, so that load is shared inside of a class only."""
+_CLASS: Final = CELL_BROKERS_MAX
+"""Ranks of one class: as many as a cell has brokers, so that load is shared inside of a class only."""
 
 _OVER_RELAYS: Final = RELAYED // _CLASS
 """The class of those that are reached over relays, R7 (d)."""

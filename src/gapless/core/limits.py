@@ -73,6 +73,13 @@ ROUTES_CACHED_MAX: Final = 4_096
 
 # --- overlay ----------------------------------------------------------------------------------------
 
+DELTA_MAX: Final = 16
+"""Cells in a row that may be bypassed. A broker has a session with everybody that far away, and tells
+better feeders from worse by how far they are."""
+
+CELL_BROKERS_MAX: Final = 50
+"""Brokers in a cell. Each has a session with all others around; load is shared among them by rank."""
+
 NAMES_ASKED_MAX: Final = 10_000
 """Names of new pubends that a broker asks for, or was asked for, at once. Each is there for a moment;
 who asks for more at once is told to try later."""

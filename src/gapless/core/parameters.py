@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from gapless.core.errors import UsageError
+from gapless.core.limits import DELTA_MAX
 
 __all__ = ["DEFAULTS", "Parameters", "us"]
 
@@ -142,8 +143,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
                     f"{smaller} ({_value(self, smaller):g} ms) must be less than "
                     f"{larger} ({_value(self, larger):g} ms): {why}"
                 )
-        if self.delta < 0:
-            raise UsageError(f"delta ({self.delta}) cannot be negative")
+        if not 0 <= self.delta <= DELTA_MAX:
+            raise UsageError(f"delta is {self.delta}, and must be 0 to {DELTA_MAX}")
 
     @property
     def reach(self) -> int:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.core.limits import CELL_BROKERS_MAX, DELTA_MAX
 from gapless.core.machine import Context, Timer
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
@@ -32,7 +33,7 @@ _NUMBERS_PER_SCOPE: Final = 2**32
 """Attach numbers of one scope; a feed that asks a thousand times a second has enough for weeks."""
 
 
-RELAYED: Final = 1_000
+RELAYED: Final = (DELTA_MAX + 4) * CELL_BROKERS_MAX
 """From this rank on something on the way from the pubend is relayed; all else is better (R7)."""
 
 

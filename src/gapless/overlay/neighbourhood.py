@@ -14,6 +14,7 @@ import msgspec
 
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId, CellId
+from gapless.core.limits import CELL_BROKERS_MAX
 from gapless.messages.overlay import CellInfo
 
 __all__ = ["CellInfo", "Neighbourhood", "Topology"]
@@ -180,6 +181,10 @@ def _check_brokers(brokers: dict[CellId, list[BrokerId]]) -> None:
                 raise UsageError(f"{name!r} is no name: give it some characters, but no @")
         if not names:
             raise UsageError(f"the cell {cell} has no broker; give it one or take it out")
+        if len(names) > CELL_BROKERS_MAX:
+            raise UsageError(
+                f"the cell {cell} has {len(names)} brokers, and may have {CELL_BROKERS_MAX}: make it two"
+            )
         for name in names:
             if name in homes:
                 raise UsageError(f"the broker {name} stands in {homes[name]} and in {cell}")

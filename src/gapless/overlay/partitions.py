@@ -110,7 +110,7 @@ class Partitions:
         if cell is None or message.partition.detector == self._me:
             return False
         held, _ = self._news.get(_key(message), (None, 0))
-        if held is not None and (message.formed or not held.formed):
+        if held is not None and not _is_better(message, held):
             return False
         self._store(message, peer, sideways=cell != self._context.identity.cell)
         return True
@@ -163,8 +163,11 @@ class Partitions:
         So every circle crosses an edge, and the hops end it.
         """
         key = _key(info)
-        self._news.pop(key, None)
-        self._news[key] = (info, self._context.now)
+        held, since = self._news.get(key, (None, 0))
+        if held is None or held.formed != info.formed:
+            self._news.pop(key, None)  # the newest stands last
+            since = self._context.now
+        self._news[key] = (info, since)
         self._shrink()
         for peer in self._sessions.open_peers():
             cell = self._neighbourhood.cell_of(peer)
@@ -199,6 +202,16 @@ class Partitions:
         for key in others[: max(0, surplus)]:
             self._context.mark("partition forgotten")
             del self._news[key]
+
+
+def _is_better(news: PartitionInfo, held: PartitionInfo) -> bool:
+    """Say whether news is newer than what is held, or the same and of a shorter way.
+
+    What comes first may have come by a detour, with too few hops left for those beyond.
+    """
+    if news.formed == held.formed:
+        return news.hops_left > held.hops_left
+    return held.formed
 
 
 def _key(info: PartitionInfo) -> _Key:

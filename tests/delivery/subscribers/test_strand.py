@@ -144,7 +144,7 @@ def test_a_position_of_a_pubend_that_is_not_known_is_named_as_waited_for() -> No
     assert isinstance(answer, Subscribed)
     (waiting,) = answer.waiting
     assert waiting.pubend == PubendId("nowhere")
-    assert waiting.reason == "no broker on the way to this pubend can be reached now"
+    assert waiting.reason == "no broker has told of this pubend yet"
 
 
 def test_a_time_is_followed_by_all_that_was_published_since() -> None:

@@ -78,7 +78,7 @@ def test_the_call_returns_with_what_has_started_and_names_what_has_not() -> None
     assert position(answer).keys() == {P}
     (waiting,) = answer.waiting
     assert waiting.pubend == R
-    assert waiting.reason.startswith("no broker on the way to this pubend can be reached now")
+    assert waiting.reason.startswith("there is no way to its broker r in cell r now")
     assert started(x) == {}
     world.heal("s", "r")
     world.run(s=1)

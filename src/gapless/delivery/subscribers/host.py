@@ -91,8 +91,8 @@ class SubscriberHost:
         self.loose: dict[PubendId, LooseEnd] = {}
         self.report: Callable[[Subend], None] = _no_report
         """Reports a pubend now."""
-        self.cut_of: Callable[[PubendId], str | None] = _no_cut
-        """Names the partitions on the way to a pubend; only for people (R12)."""
+        self.obstacle: Callable[[PubendId], str] = _no_way
+        """Says what is in the way of a feed of a pubend; only for people (R11, R12)."""
         self._candidates = candidates
         self._account = Account()
         self.backlog = Account()
@@ -539,7 +539,7 @@ def _no_report(subend: Subend) -> None:
     """Nobody reports yet."""
 
 
-def _no_cut(pubend: PubendId) -> str | None:
-    """Nobody knows of partitions."""
+def _no_way(pubend: PubendId) -> str:
+    """Nobody knows more."""
     del pubend
-    return None
+    return "there is no way to its broker now"

@@ -327,9 +327,7 @@ class Subscription:
         if strand.fault:
             return strand.fault
         if strand.subend.feeder is None:
-            cut = self.host.cut_of(strand.pubend)
-            named = "" if cut is None else f" (partition {cut})"
-            return f"no broker on the way to this pubend can be reached now{named}"
+            return self.host.obstacle(strand.pubend)
         if strand.state is State.CATCHING:
             return "the broker of this pubend has not answered yet"
         return "the news of this subscription has not reached this pubend yet"
