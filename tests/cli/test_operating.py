@@ -13,6 +13,8 @@ from rich.console import Console
 
 from gapless.cli.main import EXIT_REFUSED, EXIT_WRONG_INPUT, main
 from gapless.cli.showing import _tree
+from gapless.client.sync import connect_sync
+from gapless.core.limits import SHOWN_STRANDS_LISTED_MAX
 from gapless.messages.operating import CellState, TopologyShown
 from gapless.testing import SyncOverlay
 from tests.cli.overlays import Overlay, event, events, gapless, overlay, running, until
@@ -90,6 +92,38 @@ def test_subs_lists_also_those_that_are_not_durable(brokers: Overlay, capsys: Ca
         assert "n = 77" in capsys.readouterr().out
         durable = shown(capsys, "durable", "ls", "--to", brokers.url(2))
         assert all(each["durable"] for each in durable)
+
+
+def test_what_a_subscription_waits_for_is_told_also_if_it_has_many_streams(
+    capsys: Captured,
+) -> None:
+    with (
+        SyncOverlay("line:2") as brokers,
+        connect_sync(brokers.url("b1")) as near,
+        connect_sync(brokers.url("b2")) as here,
+    ):
+        with near.publisher("z") as publisher:
+            publisher.publish({"n": 0})
+        for number in range(SHOWN_STRANDS_LISTED_MAX):
+            with here.publisher(f"a{number:02}") as publisher:
+                publisher.publish({"n": number})
+        with here.subscribe("n >= 0", durable="desk", start="earliest") as events:
+            for _ in range(SHOWN_STRANDS_LISTED_MAX + 1):
+                events.get()
+            assert events.ask_waiting() == {}
+            brokers.kill("b1")
+            until(lambda: list(events.ask_waiting()) == ["z"])
+            reason = events.ask_waiting()["z"]
+        assert reason.startswith("there is no way to its broker b1 in cell c1 now")
+        assert main(["subs", "--to", brokers.url("b2")]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert "17 (1 waiting)" in text
+        assert "desk waits for z: there is no way to its broker b1" in text
+        (listed,) = shown(capsys, "subs", "--to", brokers.url("b2"))
+        assert [each["pubend"] for each in listed["strands"] if each["waiting"]] == ["z"]
+        assert listed["strands_left_out"] == 0
+        assert main(["durable", "info", "desk", "--to", brokers.url("b2")]) == 0
+        assert "waiting: there is no way" in " ".join(capsys.readouterr().out.split())
 
 
 def test_partitions_are_listed(brokers: Overlay, capsys: Captured) -> None:

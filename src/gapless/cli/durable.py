@@ -19,7 +19,7 @@ from gapless.cli.output import (
 )
 from gapless.cli.places import HELP, read_place
 from gapless.cli.showing import connection, lag_of, show_subscriptions
-from gapless.cli.talking import DEADLINE_S, talk
+from gapless.cli.talking import DEADLINE_S, talk, whole_subscription
 
 if TYPE_CHECKING:
     from gapless.client import Session
@@ -63,25 +63,14 @@ def _info(
     """Show one durable subscription, and how far it is on every stream."""
     settle(context, as_json=as_json)
 
-    async def ask(session: Session) -> tuple[SubscriptionState, list[Any]]:
-        from gapless.messages.operating import ShowSubscription
-
-        after, strands = None, []
-        while True:
-            entry = (await session.request(ShowSubscription(0, name, after), changes=False)).entry
-            strands += entry.strands
-            if not entry.strands_left_out or not entry.strands:
-                return entry, strands
-            after = entry.strands[-1].pubend
-
-    state, strands = talk(to, ask, deadline=deadline)
+    state = talk(to, lambda session: whole_subscription(session, name), deadline=deadline)
     if as_json:
-        print_json({**records(state), "strands": records(strands), "strands_left_out": 0})
+        print_json(records(state))
     else:
-        _show(state, strands)
+        _show(state)
 
 
-def _show(state: SubscriptionState, strands: list[Any]) -> None:
+def _show(state: SubscriptionState) -> None:
     out = console()
     rows = [
         ("subscription", state.name),
@@ -91,7 +80,7 @@ def _show(state: SubscriptionState, strands: list[Any]) -> None:
         ("ends", f"when nobody has had it for {span(state.expiry_s * 1_000_000)}"),
     ]
     out.print(facts(rows))
-    if strands:
+    if state.strands:
         out.print()
         lines = [
             (
@@ -102,7 +91,7 @@ def _show(state: SubscriptionState, strands: list[Any]) -> None:
                 lag_of([each]),
                 f"{each.buffered:,}",
             )
-            for each in strands
+            for each in state.strands
         ]
         columns = ("pubend", "state", "acknowledged", "which was", "lag", "waits for credit")
         out.print(listing(*columns, rows=lines))

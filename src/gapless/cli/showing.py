@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 REASONS_MAX = 20
-"""So many streams that wait are explained below a list; --json has all."""
+"""So many streams that wait are explained below a list, then their number; --json has all."""
 
 # --- status -------------------------------------------------------------------------------------
 
@@ -244,15 +244,18 @@ def show_subscriptions(to: str, *, durable: bool, deadline: float, as_json: bool
         print_json(records(found))
     else:
         console().print(_subscription_table(found) if found else "no subscriptions")
-        for line in _reasons(found)[:REASONS_MAX]:
+        reasons = _reasons(found)
+        for line in reasons[:REASONS_MAX]:
             console().print(line)
+        if len(reasons) > REASONS_MAX:
+            console().print(f"{len(reasons) - REASONS_MAX:,} more streams wait: see --json")
 
 
 def _subscription_table(found: list[SubscriptionState]) -> Table:
     rows = []
     for each in found:
         waiting = sum(strand.waiting is not None for strand in each.strands)
-        streams = f"{len(each.strands) + each.strands_left_out:,}"
+        streams = f"{len(each.strands):,}"
         rows.append(
             (
                 each.name,

@@ -6,10 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 if TYPE_CHECKING:
     from gapless.client import Session
+    from gapless.core.ids import PubendId
+    from gapless.messages.operating import StrandState, SubscriptionState
 
-__all__ = ["DEADLINE_S", "every_pubend", "every_subscription", "run", "talk"]
+__all__ = ["DEADLINE_S", "every_pubend", "every_subscription", "run", "talk", "whole_subscription"]
 
 DEADLINE_S = 10.0
 """How long a call of an operator may take, unless a command says otherwise."""
@@ -58,15 +62,36 @@ async def every_pubend(session: Session, *, hosted: bool = False) -> AsyncIterat
             return
 
 
-async def every_subscription(session: Session, *, durable: bool = False) -> AsyncIterator[Any]:
-    """Yield all subscriptions of a broker, page by page."""
+async def every_subscription(
+    session: Session, *, durable: bool = False
+) -> AsyncIterator[SubscriptionState]:
+    """Yield all subscriptions of a broker, page by page, each with all its streams."""
+    from gapless.core.errors import RefusedError
     from gapless.messages.operating import ListSubscriptions
 
     after = ""
     while True:
         answer = await session.request(ListSubscriptions(0, after, durable), changes=False)
         for each in answer.entries:
-            yield each
             after = each.name
+            try:
+                yield await whole_subscription(session, after) if each.strands_left_out else each
+            except RefusedError:
+                yield each  # it has ended since
         if not answer.more:
             return
+
+
+async def whole_subscription(session: Session, name: str) -> SubscriptionState:
+    """Ask for one subscription with all its streams, page by page."""
+    from gapless.messages.operating import ShowSubscription
+
+    after: PubendId | None = None
+    strands: list[StrandState] = []
+    while True:
+        answer = await session.request(ShowSubscription(0, name, after), changes=False)
+        entry: SubscriptionState = answer.entry
+        strands += entry.strands
+        if not entry.strands_left_out or not entry.strands:
+            return msgspec.structs.replace(entry, strands=tuple(strands), strands_left_out=0)
+        after = entry.strands[-1].pubend
