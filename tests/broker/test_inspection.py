@@ -91,6 +91,7 @@ def test_a_stream_that_had_begun_and_is_cut_off_waits_and_says_why() -> None:
     world.run(s=5)
     (strand,) = operator.call(ShowSubscription(2, "x")).entry.strands
     assert strand.waiting is not None
+    assert operator.call(ShowBroker(3)).streams_cut_off == 1
     assert strand.waiting.startswith("there is no way to its broker p in cell p now")
     assert "n/1: cells a" in strand.waiting
 

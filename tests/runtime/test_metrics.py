@@ -101,6 +101,10 @@ def test_metrics_tell_what_is_cut_and_what_goes_around_it() -> None:
                     await asyncio.sleep(0.01)
                 found = await samples(node)
                 assert (found["gapless_peers_reached"], found["gapless_peers_wanted"]) == (1, 2)
+                assert found["gapless_streams_cut_off"] == 0
+                await brokers["b1"].kill()
+                while (await samples(node))["gapless_streams_cut_off"] != 1:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
 
     async def bounded() -> None:
         async with asyncio.timeout(DEADLINE_S):

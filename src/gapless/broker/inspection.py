@@ -73,6 +73,7 @@ class Detours(NamedTuple):
     feeds_bypassing: int
     feeds_relayed: int
     partitions: int
+    streams_cut_off: int
 
 
 class Inspection:
@@ -135,6 +136,7 @@ class Inspection:
             sum(broker.routing.is_bypass(pubend, feeder) for pubend, feeder in fed),
             sum(not broker.sessions.is_direct(feeder) for _, feeder in fed),
             len(broker.partitions.table()),
+            sum(each.is_cut_off for each in broker.host.subends.values()),
         )
 
     def _peers(self) -> list[PeerState]:

@@ -100,12 +100,18 @@ def _broker_table(broker: BrokerShown) -> Table:
             "subscriptions",
             f"{broker.subscriptions:,} ({connected}), {counted(broker.clients, 'client')}",
         ),
-        ("streams", f"{broker.streams_joined:,} joined"),
+        ("streams", _streams(broker)),
         ("pubends", f"{broker.pubends_hosted:,} here, {broker.pubends_known:,} known"),
         ("logs", size(broker.log_bytes)),
         ("cache", size(broker.cache_bytes)),
     ]
     return facts(rows)
+
+
+def _streams(broker: BrokerShown) -> str:
+    """How many streams there are for subscriptions, and of how many nothing comes."""
+    cut = f", {broker.streams_cut_off:,} cut off: see gapless subs"
+    return f"{broker.streams_joined:,} joined" + (cut if broker.streams_cut_off else "")
 
 
 def _detours(broker: BrokerShown) -> str:

@@ -99,6 +99,8 @@ class BrokerShown(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """How many streams come over such a session."""
     partitions: int = 0
     """How many partitions it knows of, found by itself or heard of."""
+    streams_cut_off: int = 0
+    """How many streams its subscriptions want of which nothing can come now."""
 
 
 # --- the tree -----------------------------------------------------------------------------------

@@ -110,6 +110,11 @@ class Metrics(Collector):
         yield _gauge(
             "feeds_relayed", "Streams that come over a relayed session.", detours.feeds_relayed
         )
+        yield _gauge(
+            "streams_cut_off",
+            "Streams that subscriptions here want of which nothing can come now.",
+            detours.streams_cut_off,
+        )
 
     def _machine(self) -> Iterator[Metric]:
         driver = self._node.driver

@@ -152,6 +152,11 @@ class Subend:
         """Who feeds the stream now."""
         return None if self._feed is None else self._feed.feeder
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether somebody wants this pubend and nobody feeds it."""
+        return bool(self.strands) and self.feeder is None
+
     def open(self) -> None:
         """Begin to be fed; the join is on disk."""
         if self._feed is None and not self._closed:
