@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 
 from gapless.cli.main import main
+from gapless.sim.runner import run_seed
 from tests.sim.test_plants import PLANTS
 from tests.sim.toy import TOY
 from tests.sim.toy_runs import toy_options
@@ -63,6 +65,33 @@ def test_run_as_json_has_the_summary_and_the_failures(capsys: pytest.CaptureFixt
     report = json.loads(capsys.readouterr().out)
     assert report["summary"]["seeds"] == 2
     assert report["failures"][0]["options"]["seed"] == 0
+
+
+def test_run_sums_up_what_the_broker_went_through(capsys: pytest.CaptureFixture[str]) -> None:
+    results = [run_seed(seed) for seed in (8, 9)]
+    assert main(["sim", "run", "--seeds", "2", "--start", "8", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)["summary"]
+    assert summary["seeds"] == 2
+    for name in ("steps", "publications", "deliveries"):
+        assert summary[name] == sum(getattr(each, name) for each in results) > 0
+    faults = Counter[str]()
+    for each in results:
+        faults.update(each.faults)
+    assert summary["faults"] == dict(faults)
+    assert summary["violations"] == {}
+    assert set(summary["never_hit"]).isdisjoint(summary["marks"])
+    assert main(["sim", "run", "--seeds", "1", "--start", "8"]) == 0
+    shown = capsys.readouterr().out
+    for head in (
+        "seeds",
+        "steps",
+        "faults",
+        "publications",
+        "deliveries",
+        "never hit",
+        "violations",
+    ):
+        assert f"\n{head:<14}" in f"\n{shown}", head
 
 
 def test_a_missing_machine_is_an_error_and_not_a_traceback(

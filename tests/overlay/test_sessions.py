@@ -66,6 +66,21 @@ def test_a_cut_in_one_direction_ends_the_session_on_both_sides(source: str, targ
     assert world.nodes["b"].sessions.is_open("a")
 
 
+def test_heartbeats_that_arrive_ever_later_are_no_sign_of_life() -> None:
+    # R1: the link from a to b carries half of its load, so each hears the other all the time; the
+    # echo alone tells how old that is
+    world = pair()
+    since, late = world.now, set[int]()
+    for _ in range(2 * DEFAULTS.session_dead_ms + 2 * DEFAULTS.heartbeat_ms):
+        world.run(ms=1)
+        for place, (at, source, target, packet) in enumerate(world.flying):
+            if source == "a" and id(packet) not in late:
+                late.add(id(packet))
+                world.flying[place] = (at + world.now - since, source, target, packet)
+    assert world.nodes["a"].closed == ["b"]
+    assert world.nodes["b"].closed == ["a"]
+
+
 def test_a_lost_packet_ends_an_ordered_session_and_a_new_one_begins() -> None:
     world = pair()
     world.nodes["a"].context.post("b", NOTE)

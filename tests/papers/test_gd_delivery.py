@@ -12,11 +12,12 @@ from random import Random
 
 import pytest
 
-from gapless.core.ids import PubendId
+from gapless.core.ids import PubendId, VirtualTime
 from gapless.core.ticks import Tick, TickRange
 from gapless.delivery import acks
 from gapless.delivery.acks import Groups, Reports
 from gapless.delivery.curiosity import Asked, Curious
+from gapless.delivery.subscribers.reporting import Reporting
 from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.streams import AckExpected, Attached, Frame, Member, Nack, Piece, Silence
 from gapless.sim.plants import patched
@@ -127,8 +128,8 @@ def test_if_one_acknowledgement_were_enough_the_other_would_lose_the_message() -
 # --- 3.1 F ticks ----------------------------------------------------------------------------------
 
 
-def test_a_tick_that_was_filtered_out_is_acknowledged_without_ever_going_there() -> None:
-    """3.1: "D ticks that have been filtered … can be immediately acked"."""
+def log_is_released_after_a_message_for_one_of_two() -> bool:
+    """A message is for x at c alone; say whether its log is released, though y at d never gets it."""
     world = World("p-a-c", "a-d")
     ann = world.publisher("p")
     x = world.subscriber("c", "x", "price > 10")
@@ -140,7 +141,32 @@ def test_a_tick_that_was_filtered_out_is_acknowledged_without_ever_going_there()
     assert y.events == []
     assert world.sent_over(Frame, "a", "d") == []
     assert world.horizon("d", P) > tick, "silence came"
-    assert world.released("p", P) >= tick
+    return world.released("p", P) >= tick
+
+
+def test_a_tick_that_was_filtered_out_is_acknowledged_without_ever_going_there() -> None:
+    """3.1: "D ticks that have been filtered … can be immediately acked"."""
+    assert log_is_released_after_a_message_for_one_of_two()
+
+
+def test_if_only_messages_were_acknowledged_who_gets_none_would_keep_the_log_for_ever() -> None:
+    """3.1, without "Whenever a knowledge tick in any stream is F, its curiosity is changed to A"."""
+
+    def note_messages(subend: Subend, piece: Piece, time: VirtualTime | None) -> None:
+        for publication in piece.publications:
+            last[id(subend)] = publication.tick
+        pass_over(subend, piece, time)
+
+    def up_to_the_last_message(reporting: Reporting, subend: Subend) -> Tick:
+        return min(floor(reporting, subend), last.get(id(subend), 0))
+
+    last: dict[int, Tick] = {}
+    pass_over, floor = Subend._pass_over, Reporting._floor
+    with (
+        patched(Subend, "_pass_over", note_messages),
+        patched(Reporting, "_floor", up_to_the_last_message),
+    ):
+        assert not log_is_released_after_a_message_for_one_of_two()
 
 
 # --- 3.1, 4.2 C ticks -----------------------------------------------------------------------------

@@ -16,8 +16,9 @@ import pytest
 
 from gapless.broker.tables import Tables
 from gapless.content.filter import Filter
-from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
+from gapless.core.ids import BrokerId, Entry, PubendId, ShbId, VirtualTime
 from gapless.core.ticks import Tick
+from gapless.delivery.members import Claim, Membership
 from gapless.delivery.subscribers.crew import Crew
 from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.propagation import TableDelta, TableFull
@@ -270,6 +271,22 @@ def test_theorem_3_1_needs_condition_2() -> None:
 
     with patched(Chooser, "choose", by_what_is_there):
         assert router_restarts() == ["x2"]
+
+
+def test_theorem_3_1_needs_condition_3() -> None:
+    """With vectors that stay as a host first had them, a later subscription there never starts."""
+
+    def as_first_listed(members: Membership, claim: Claim, now: int) -> dict[ShbId, Entry]:
+        listed = {row.shb: Entry(row.time) for row in members.rows() if not row.parked}
+        return {**vector(members, claim, now), **listed}
+
+    vector = Membership.vector
+    with patched(Membership, "vector", as_first_listed):
+        story = Turmoil(1)
+    assert story.dishonest == [], "condition 1 holds as before"
+    left_out = [each for each in story.subscribers if P not in each.starts]
+    assert left_out
+    assert [each.events for each in left_out] == [[]] * len(left_out)
 
 
 class ParkedHost:

@@ -5,10 +5,11 @@ Brokers stand in a tree that is written down as text (``"p-a-n", "a-m"``; one br
 millisecond over a link, a write a millisecond to the disk; nothing is random, so a story always goes
 the same way.
 
-What a story may do: cut a link, both ways or one way; lose, hold or repeat messages that it
-describes; stop a disk; crash a broker, which loses what was not synced; set a clock; change the tree
-and let brokers hear of it one by one. Sessions do not number their packets here (the datagram model of R1), so single messages can be lost. Clients only
-record. Events have labels, so that a story can say who got what.
+What a story may do: cut a link, both ways or one way, or clog it one way; lose, hold or repeat
+messages that it describes; stop a disk; crash a broker, which loses what was not synced; set a clock;
+change the tree and let brokers hear of it one by one. Sessions do not number their packets here (the
+datagram model of R1), so single messages can be lost. Clients only record. Events have labels, so that a
+story can say who got what.
 """
 
 from __future__ import annotations
@@ -228,6 +229,7 @@ class World:
             for each in topology.cells
         }
         self._cuts: set[tuple[BrokerId, BrokerId]] = set()
+        self._clogged_since: dict[tuple[BrokerId, BrokerId], int] = {}
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
         for cell in topology.cells:
@@ -393,8 +395,12 @@ class World:
         """Cut a link one way; nobody is told."""
         self._cuts.add((source, target))
 
+    def clog(self, source: BrokerId, target: BrokerId) -> None:
+        """Let a link carry half of its load one way: what is sent arrives, and ever later."""
+        self._clogged_since[source, target] = self.now
+
     def heal(self, one: BrokerId, other: BrokerId) -> None:
-        """Mend a link."""
+        """Mend a link that was cut."""
         self._cuts -= {(one, other), (other, one)}
         self._connect(one, other)
 
@@ -428,7 +434,8 @@ class World:
                 self.happen(target, Received(source, packet))
 
         if (source, target) not in self._cuts:
-            self.after(HOP_US, arrive)
+            waiting = self.now - self._clogged_since.get((source, target), self.now)
+            self.after(HOP_US + waiting, arrive)
 
     def lose(self, wanted: Wanted) -> Fault:
         """Lose messages."""

@@ -7,15 +7,16 @@ it; a *flood* is an event that goes on although nobody behind wants it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
+from gapless.content import Conjunction
 from gapless.content.values import Attributes
 from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
 from gapless.messages.propagation import TableDelta, TableFull
-from gapless.propagation import Chooser, Edge, Outcome, OutTable, Table, Vector
+from gapless.propagation import Chooser, Edge, LeafTable, Outcome, OutTable, Table, Vector
 from gapless.propagation.edge import Held
 from tests.propagation.world import World, cell_receiver, tree
 
@@ -87,6 +88,21 @@ def claims_without_control_version(
     assert held.table is not None
     claim = held.table.claim(host, pubend, vector.announcement_version)
     return claim is not None and claim.time >= vector.entries[host].time
+
+
+_own = LeafTable.own
+
+
+def own_only_the_newest_form(
+    leaf: LeafTable, owner: str, conjunctions: Iterable[Conjunction]
+) -> VirtualTime:
+    """Let the newest form of a subscription take the place of those before; owners are "x at 11"."""
+    start = _own(leaf, owner, conjunctions)
+    name, _, _ = owner.partition(" at ")
+    for other in map(str, [*leaf._owners]):
+        if other != owner and other.startswith(f"{name} at "):
+            leaf.disown(other)
+    return start
 
 
 def elsewhere_if_another_table_has_it(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.propagation import Chooser, Edge, OutTable, Table, Vector, sufficiency
+from gapless.propagation import Chooser, Edge, LeafTable, OutTable, Table, Vector, sufficiency
 from tests.propagation.world import World, cell_receiver, leaf_receiver, tree
 from tests.scenarios.naive_propagation import (
     OTHER,
@@ -23,6 +23,7 @@ from tests.scenarios.naive_propagation import (
     forgotten_at_once,
     marked_for_ever,
     nobody_is_late,
+    own_only_the_newest_form,
     pruned_world,
     run_by_the_rules_and_without,
     shb,
@@ -159,7 +160,7 @@ def test_a5_taking_the_vector_as_sent_floods(monkeypatch: pytest.MonkeyPatch) ->
     assert world["a"].choose(P, promised, cell_receiver("n")).tables is None
 
 
-# --- A16 (a) --------------------------------------------------------------------------------------
+# --- A16: rights ----------------------------------------------------------------------------------
 
 
 def test_a16_a_filter_needs_the_control_version_of_the_piece(
@@ -186,6 +187,38 @@ def test_a16_a_filter_needs_the_control_version_of_the_piece(
 
     run_by_the_rules_and_without(
         scenario, [(sufficiency, "_suffices", claims_without_control_version)], monkeypatch
+    )
+
+
+def test_a16_a_form_of_an_older_control_version_stays_while_its_ticks_are_repaired(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def scenario() -> None:
+        world = World(tree("p-n-c"))
+        world.advertise("P", "p", "", heard_by=world.brokers)
+        subscriber = world["c"]
+        subscriber.leaf.restrict(10)
+        subscriber.subscribe("x at 10", "news = TRUE")
+        world.settle()
+        promised = vector_of(world, "p")
+        # version 11 takes all news but those of T; a tick of version 10 was lost, and is nacked
+        subscriber.leaf.restrict(11)
+        subscriber.subscribe("x at 11", "news = TRUE AND symbol = 'T'")
+        world.settle()
+        for broker, receiver in (("p", "n"), ("n", "c")):
+            choice = world[broker].choose(P, promised, cell_receiver(receiver), 10)
+            assert choice.tables is not None, "flood"
+            assert world[broker].passes(P, promised, cell_receiver(receiver), STOCK, 10), "lost"
+        # the horizon at c has passed the last tick of version 10
+        subscriber.leaf.disown("x at 10")
+        world.settle()
+        for broker, receiver in (("p", "n"), ("n", "c")):
+            passes = world[broker].passes
+            assert not passes(P, promised, cell_receiver(receiver), STOCK, 11), "flood"
+            assert passes(P, promised, cell_receiver(receiver), {**STOCK, "symbol": "T"}, 11)
+
+    run_by_the_rules_and_without(
+        scenario, [(LeafTable, "own", own_only_the_newest_form)], monkeypatch
     )
 
 

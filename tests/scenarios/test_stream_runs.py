@@ -6,12 +6,15 @@ its rule taken out, and then goes wrong as the second test says. P is a pubend a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+import pytest
 
-from gapless.core.ids import Entry, Join, PubendId, ShbId
+from gapless.broker.tables import Tables
+from gapless.core.ids import BrokerId, Entry, Join, PubendId, ShbId
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
 from gapless.delivery import sending
@@ -163,32 +166,53 @@ def test_a8_without_the_ceiling_an_acknowledged_event_is_never_delivered() -> No
 # --- A9: the life of a broker ---------------------------------------------------------------------
 
 
-def host_with_its_clock_back() -> Subscriber:
-    """A subscriber host restarts with its clock an hour back."""
+def host_with_its_clock_back() -> tuple[Subscriber, list[str]]:
+    """A subscriber host restarts with its clock an hour back, and the news of y there is late.
+
+    Return y, and what it is owed and was not given.
+    """
     world = World("p-n")
     ann = world.publisher("p")
     world.subscriber("n", "x", "kind = 'X'")
     world.run(s=1)
+    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
     world.restart("n", clock_back_s=3_600)
     y = world.subscriber("n", "y", "kind = 'Y'")
-    world.run(s=2)
+    world.run(s=1)
     ann.publish("y1", kind="Y")
     world.run(s=1)
-    return y
+    news.release()
+    world.run(s=2)
+    ann.publish("y2", kind="Y")
+    world.run(s=1)
+    return y, owed_and_missing(ann, y, "y1", "y2")
 
 
 def test_a9_a_life_grows_from_start_to_start_whatever_the_clock_says() -> None:
-    y = host_with_its_clock_back()
-    assert y.events == ["y1"]
+    y, missing = host_with_its_clock_back()
+    assert y.events == ["y2"]
+    assert missing == []
 
 
-def test_a9_with_a_life_from_the_clock_a_host_is_taken_for_its_own_past() -> None:
+def test_a9_with_virtual_times_from_the_clock_a_subscription_starts_that_nobody_knows() -> None:
+    def begin_by_the_clock(tables: Tables) -> None:
+        tables.leaf.life = tables._context.clock
+        begin(tables)
+
+    begin = Tables.begin
+    with patched(Tables, "begin", begin_by_the_clock):
+        y, missing = host_with_its_clock_back()
+    assert y.events == ["y2"]
+    assert missing == ["y1"]
+
+
+def test_a9_with_sessions_from_the_clock_too_a_host_is_taken_for_its_own_past() -> None:
     def without_lives(disk: Disk) -> list[Record]:
         return [each for each in load(disk) if not isinstance(each, LifeRecord)]
 
     load = Disk.load
     with patched(Disk, "load", without_lives):
-        y = host_with_its_clock_back()
+        y, _ = host_with_its_clock_back()
     assert y.starts == {}, "sessions of a smaller life are refused, so it is alone"
 
 
@@ -365,8 +389,8 @@ def test_a12_a_router_that_repeats_old_reports_keeps_the_dead_alive() -> None:
 # --- A13: a need below a floor --------------------------------------------------------------------
 
 
-def moved_client() -> Subscriber:
-    """A client moves from c to d with an old position; d has reported more, and a report is late."""
+def moved_client(*, report_is_late: bool) -> Subscriber:
+    """A client moves from c to d with an old position; d has reported more, perhaps once again late."""
     world = World("p-c", "p-d", prefetch_max=1, backlog_bytes=0, read_chunk_bytes=1)
     ann = world.publisher("p")
     x = world.subscriber("c", "x", "TRUE", durable=True)
@@ -385,7 +409,8 @@ def moved_client() -> Subscriber:
     x.end()  # at c, where it was
     world.run(s=2)
     overtaken = world.lose(of(Report, source="d", target="p"))
-    late.deliver()
+    if report_is_late:
+        late.deliver()
     world.run(s=1)
     overtaken.end()
     moved.give_credit(100)
@@ -393,26 +418,51 @@ def moved_client() -> Subscriber:
     return moved
 
 
-def test_a13_a_start_in_the_past_holds_the_log_by_itself() -> None:
-    moved = moved_client()
+@pytest.mark.parametrize("report_is_late", [False, True])
+def test_a13_a_start_in_the_past_holds_the_log_by_itself(*, report_is_late: bool) -> None:
+    moved = moved_client(report_is_late=report_is_late)
     assert moved.events == [f"e{number}" for number in range(51, 56)]
     assert moved.gaps == []
 
 
-def test_a13_with_floors_that_fall_a_late_report_takes_the_past_away() -> None:
-    def falling(members: Membership, member: Member, tick: Tick, now: int) -> bool:
+@contextmanager
+def the_last_report_counts() -> Iterator[None]:
+    """Have no holds; a host reports less instead, and routers and pubends let its floor fall."""
+
+    def fall_on_the_way(
+        reports: Reports, peer: BrokerId, pubend: PubendId, member: Member, tick: Tick
+    ) -> None:
+        heard = reports._heard.setdefault(pubend, {})
+        if member.shb in heard:
+            heard[member.shb] = heard[member.shb]._replace(tick=tick)
+        take(reports, peer, pubend, member, tick)
+
+    def fall(members: Membership, member: Member, tick: Tick, now: int) -> bool:
         news = report(members, member, tick, now)
         row = members._rows.get(member.shb)
         if row is not None:
             members._rows[member.shb] = msgspec.structs.replace(row, floor=tick)
         return news
 
-    report = Membership.report
+    take, report = Reports._take, Membership.report
     with (
-        patched(Membership, "report", falling),
         patched(Holding, "take", lambda _holding: None),
+        patched(Reports, "_take", fall_on_the_way),
+        patched(Membership, "report", fall),
     ):
-        moved = moved_client()
+        yield
+
+
+def test_a13_floors_that_fall_keep_the_log_as_long_as_reports_come_in_order() -> None:
+    with the_last_report_counts():
+        moved = moved_client(report_is_late=False)
+    assert moved.events == [f"e{number}" for number in range(51, 56)]
+    assert moved.gaps == []
+
+
+def test_a13_with_floors_that_fall_a_late_report_takes_the_past_away() -> None:
+    with the_last_report_counts():
+        moved = moved_client(report_is_late=True)
     assert moved.gaps
     assert len(moved.events) < 5
 
