@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gapless.core.machine import Stopping
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
 from gapless.delivery.subscribers.states import State
@@ -358,3 +359,24 @@ def test_a_hold_is_not_above_what_is_acknowledged_on_disk() -> None:
     record = world.record("n", "x")
     assert record is not None
     assert hold.tick <= dict(record.acked)[P]
+
+
+def test_a_broker_that_is_stopped_first_saves_what_clients_have_acknowledged() -> None:
+    world = Desk("p-n", ack_ms=5_000, ack_memory_ms=20_000)
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    tick = ann.publish("one")
+    world.run(ms=50)
+    x.acknowledge(P, tick)
+    world.run(ms=50)
+
+    def saved() -> Tick:
+        record = world.record("n", "x")
+        assert record is not None
+        return dict(record.acked)[P]
+
+    assert saved() < tick, "it is saved now and then"
+    world.happen("n", Stopping())
+    world.run(ms=50)
+    assert saved() >= tick
