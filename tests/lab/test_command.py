@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import gapless
 from gapless.cli.main import main
 from gapless.lab import catalogue
 from gapless.lab.catalogue import EXPERIMENTS, find
 from gapless.lab.drawing import can_draw
-from gapless.lab.keeping import Shelf
+from gapless.lab.keeping import Shelf, digest_of, this_code
 from gapless.lab.points import Outcome, Point, Row, run_point
 from gapless.lab.running import Run, one_by_one
 
@@ -87,6 +88,13 @@ def test_several_are_run_one_after_the_other(
         (["pt-9", "--grid", "colour=red"], "pt-9 has no axis colour; it has brokers, fan_out"),
         (["pt-9", "--grid", "colour"], "is no axis"),
         (["pt-11", "--runs", "3"], "pt-11 has no chance in it"),
+        (["pt-9", "--grid", "delta=1", "--grid", "delta=2"], "the axis delta is given twice"),
+        (["pt-9", "--runs", "3", "--grid", "runs=5"], "--runs sets the axis runs"),
+        (["gd-6", "--runs", "1000000"], "--runs is a whole number from 1 to 1,000"),
+        (["pt-9", "--grid", "brokers=5..3"], "5..3 is empty; write the smaller number first"),
+        (["pt-9", "--grid", "runs=1..9999999"], "1..9999999 are more than 1,000,000 values"),
+        # the second of two: nothing is measured of the first
+        (["pt-12", "pt-9", "--quick", "--grid", "failed=199"], "pt-9: brokers 200, failed 199"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_begun(
@@ -189,6 +197,33 @@ def test_what_another_version_measured_is_measured_again(tmp_path: Path) -> None
     assert len(Run(find("pt-9"), points(), Shelf(tmp_path, "1.1")).missing) == 4
 
 
+def test_any_file_of_the_package_that_changes_is_other_code(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "broker.py").write_text("one = 1")
+    first = digest_of(tmp_path)
+    cache = inner / "__pycache__"
+    cache.mkdir()
+    (cache / "broker.pyc").write_text("made of it")
+    assert digest_of(tmp_path) == first
+    (inner / "broker.py").write_text("one = 2")
+    changed = digest_of(tmp_path)
+    (inner / "broker.py").rename(inner / "other.py")
+    assert len({first, changed, digest_of(tmp_path)}) == 3
+
+
+def test_what_changed_code_of_the_same_version_measured_is_measured_again(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert this_code("1.0") == f"1.0+{digest_of(Path(gapless.__file__).parent)}"
+    assert run("pt-9", *TINY, out=tmp_path) == 0
+    assert run("pt-9", *TINY, out=tmp_path) == 0
+    assert "16 of 16 points were finished before" in capsys.readouterr().err
+    monkeypatch.setattr("gapless.lab.keeping.this_code", lambda version: f"{version}+edited")
+    assert run("pt-9", *TINY, out=tmp_path) == 0
+    assert "finished before" not in capsys.readouterr().err
+
+
 # --- Spark ----------------------------------------------------------------------------------------
 
 
@@ -201,3 +236,29 @@ def test_spark_measures_what_the_local_runner_measures(spark: SparkSession, tmp_
     spread.go(lambda missing: outcomes(spark, catalogue.MEASURE, missing))
     assert not spread.failures
     assert spread.rows == local.rows
+
+
+@pytest.fixture
+def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands use the session of the tests, and leave it running."""
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
+
+
+@pytest.mark.usefixtures("command")
+def test_run_with_spark_writes_what_the_local_run_writes_and_goes_on_without_a_session(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local, spread = tmp_path / "local", tmp_path / "spread"
+    assert run("pt-9", *TINY, out=local) == 0
+    assert run("pt-9", *TINY, "--spark", out=spread) == 0
+    for name in ("table.csv", "table-2.csv"):
+        assert (spread / "pt-9" / name).read_text() == (local / "pt-9" / name).read_text()
+    capsys.readouterr()
+
+    def refused(*_: str) -> None:
+        raise AssertionError("nothing is left to measure")
+
+    monkeypatch.setattr("gapless.cli.spark_sessions.session", refused)
+    assert run("pt-9", *TINY, "--spark", out=spread) == 0
+    assert "16 of 16 points were finished before" in capsys.readouterr().err

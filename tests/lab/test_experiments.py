@@ -80,7 +80,10 @@ def test_a_wrong_name_is_answered_with_the_nearest() -> None:
 
 
 def test_pt_9_larger_delta_disconnects_fewer_and_a_wide_tree_loses_less() -> None:
-    assert all(agreeing("pt-9").values())
+    found = agreeing("pt-9")
+    assert False not in found.values()
+    assert found["fan-out 3: a larger δ disconnects fewer pairs"]
+    assert found["δ = 0: fan-out 3 disconnects more pairs than 7"]
     worst = [row for row in quick("pt-9") if row["failed"] == 34 and row["fan_out"] == 3]
     shares = [number(row, "disconnected") for row in worst]
     assert shares == sorted(shares, reverse=True)
@@ -118,13 +121,15 @@ def test_pt_12_most_brokers_have_few_active_sessions() -> None:
 
 
 def test_gd_6_a_cut_link_delays_whom_it_fed_and_nobody_else() -> None:
-    assert set(agreeing("gd-6").values()) <= {True, None}
+    found = agreeing("gd-6")
+    assert not found.pop("nacks of s1")  # ours have room for a large range
+    assert set(found.values()) == {True}
 
 
 def test_gd_7_nacks_of_two_hosts_are_consolidated_by_the_router_that_is_left() -> None:
     (row,) = quick("gd-7")
     assert 2_000 < number(row, "s1_worst_ms") < 3_500
-    assert number(row, "consolidation") <= 0.6
+    assert 0.4 <= number(row, "consolidation") <= 0.6
     assert row["delivered"] == 100
 
 
@@ -140,7 +145,10 @@ def test_gd_8_what_was_logged_before_the_crash_comes_late_and_nobody_asks_meanwh
 
 
 def test_vt_6_17_rates_hold_while_routers_crash_and_subscribers_join() -> None:
-    assert all(agreeing("vt-6.17").values())
+    found = agreeing("vt-6.17")
+    # pubends are not divided evenly here, so the last router takes over more than it had
+    assert not found.pop("load of the router that is left, when the second one crashes")
+    assert all(found.values())
     (row,) = quick("vt-6.17")
     assert len(text(row, "crashed").split()) == 2
 

@@ -95,11 +95,11 @@ def _run(
 ) -> None:
     """Run experiments, or what is left of them; print and keep a table and a plot of each."""
     from gapless.lab.catalogue import EXPERIMENTS, find
-    from gapless.lab.points import parse_axis
+    from gapless.lab.points import parse_axes
 
     settle(context, as_json=as_json)
     chosen = [find(name) for name in (EXPERIMENTS if names == ["all"] else names)]
-    changed = dict(map(parse_axis, axes or ()))
+    changed = parse_axes(axes or ())
     # what is wrong with any of them is said before the first begins
     wanted = [(each, each.points(quick=quick, runs=runs, changed=changed)) for each in chosen]
     made = [_prepared(each, points, out, fresh=fresh) for each, points in wanted]
@@ -115,10 +115,10 @@ def _run(
 
 
 def _prepared(experiment: Experiment, points: list[Point], out: Path, *, fresh: bool) -> Run:
-    from gapless.lab.keeping import Shelf
+    from gapless.lab.keeping import Shelf, this_code
     from gapless.lab.running import Run
 
-    shelf = Shelf(out / experiment.name, __version__)
+    shelf = Shelf(out / experiment.name, this_code(__version__))
     if fresh:
         shelf.clear()
     return Run(experiment, points, shelf)

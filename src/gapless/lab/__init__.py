@@ -4,6 +4,7 @@ Theory of operation
 -------------------
 An **experiment** (:mod:`.experiment`) is a figure of a paper: axes of parameters, a function that
 measures one point, and how rows become tables, charts, and comparisons with what the paper's text says.
+What axes take is declared (:mod:`.axes`), and what makes no sense is refused before anything is measured.
 One module has one; :mod:`.catalogue` knows them all. A run (:mod:`.running`) measures the points that
 have no result yet, in this process or wherever ``spread`` puts them, and keeps each result as soon as it
 is there (:mod:`.keeping`). So a run may be stopped at any time and goes on where it was.

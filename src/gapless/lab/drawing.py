@@ -46,9 +46,14 @@ def _draw(axes: Any, chart: Chart) -> None:
     for line in chart.lines:
         along, above = zip(*line.dots, strict=True) if line.dots else ((), ())
         course = "steps-post" if line.steps else "default"
-        axes.plot(along, above, line.style, label=line.label, markersize=4, drawstyle=course)
+        colour = {"color": _PAPER} if line.said else {}
+        axes.plot(
+            along, above, line.style, label=line.label, markersize=4, drawstyle=course, **colour
+        )
     for label, level in chart.levels:
         axes.axhline(level, color=_PAPER, linestyle="--", linewidth=1, label=label)
+    for label, place in chart.uprights:
+        axes.axvline(place, color=_PAPER, linestyle="--", linewidth=1, label=label)
     for label, moment in chart.moments:
         axes.axvline(moment, color="#888888", linestyle=":", linewidth=1)
         axes.annotate(
@@ -64,5 +69,5 @@ def _draw(axes: Any, chart: Chart) -> None:
     if chart.log_x:
         axes.set_xscale("log")
     axes.grid(alpha=0.3)
-    if len(chart.lines) + len(chart.levels) > 1:
+    if len(chart.lines) + len(chart.levels) + len(chart.uprights) > 1:
         axes.legend(fontsize=8)

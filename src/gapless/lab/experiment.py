@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
 
 import msgspec
 
 from gapless.core.errors import UsageError
-from gapless.lab.points import Function, Plain, Point, Row, grid
+from gapless.lab.axes import RUNS_MAX, Axes, Kind, Relation, checked_points
+from gapless.lab.points import Function, Plain, Point, Row
 
 __all__ = [
     "PAPERS",
-    "Axes",
     "Chart",
     "Comparison",
     "Experiment",
@@ -24,8 +23,6 @@ __all__ = [
     "text",
     "whole",
 ]
-
-Axes: TypeAlias = Mapping[str, Sequence[Plain]]
 
 PAPERS: dict[str, str] = {
     "GD": "Bhola et al., Exactly-once Delivery in a Content-based Publish-Subscribe System",
@@ -70,6 +67,8 @@ class Line(msgspec.Struct, frozen=True):
     """As matplotlib writes it."""
     steps: bool = False
     """Whether a value holds until the next one, as in a distribution."""
+    said: bool = False
+    """Whether the paper's text says it, and we did not measure it."""
 
 
 class Chart(msgspec.Struct, frozen=True):
@@ -81,6 +80,8 @@ class Chart(msgspec.Struct, frozen=True):
     lines: list[Line]
     levels: tuple[tuple[str, float], ...] = ()
     """What the paper's text says, as horizontal lines."""
+    uprights: tuple[tuple[str, float], ...] = ()
+    """What the paper's text says, as vertical lines."""
     moments: tuple[tuple[str, float], ...] = ()
     """When something happened, as vertical lines."""
     log_x: bool = False
@@ -97,27 +98,38 @@ class Experiment(msgspec.Struct, frozen=True):
     """What a run measures unless it is told otherwise."""
     quick: Axes
     """The same in seconds, to see that it works."""
+    kinds: Mapping[str, Kind]
+    """What every axis takes."""
     measure: Function
     tables: Callable[[Sequence[Row]], list[Table]]
     charts: Callable[[Sequence[Row]], list[Chart]]
     compare: Callable[[Sequence[Row]], list[Comparison]]
     about: str
     """How it is done, and where that differs from the paper."""
+    relations: tuple[Relation, ...] = ()
+    """What must hold between the axes."""
 
     def points(
         self, *, quick: bool = False, runs: int | None = None, changed: Axes | None = None
     ) -> list[Point]:
         """Return the points of a run; ``changed`` replaces axes, ``runs`` how often each is measured."""
         axes = dict(self.quick if quick else self.full)
-        if runs is not None:
-            axes |= self._repeated(axes, runs)
-        for name, values in (changed or {}).items():
+        repeated = {} if runs is None else self._repeated(axes, runs)
+        for name in changed or ():
             if name not in axes:
                 raise UsageError(f"{self.name} has no axis {name}; it has {', '.join(axes)}")
-            axes[name] = values
-        return [{"experiment": self.name, **point} for point in grid(axes)]
+            if name in repeated:
+                raise UsageError(f"--runs sets the axis {name}; leave one of the two out")
+        axes |= {**repeated, **(changed or {})}
+        try:
+            points = checked_points(axes, self.kinds, self.relations)
+        except UsageError as error:
+            raise UsageError(f"{self.name}: {error}") from None
+        return [{"experiment": self.name, **point} for point in points]
 
     def _repeated(self, axes: Axes, runs: int) -> Axes:
+        if not 1 <= runs <= RUNS_MAX:
+            raise UsageError(f"--runs is a whole number from 1 to {RUNS_MAX:,}")
         if RUNS in axes:
             return {RUNS: (runs,)}
         if RUN in axes:

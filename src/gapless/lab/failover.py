@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gapless.core.ids import PubendId
 from gapless.core.parameters import DEFAULTS
+from gapless.lab.axes import RUN_NUMBER, OneOf, Whole
 from gapless.lab.experiment import (
     Chart,
     Comparison,
@@ -33,6 +34,8 @@ UNSEEN, TOLD = "unseen", "told"
 
 BEATS = 6
 """Heartbeats in the time after which a session is dead: the ratio of the defaults."""
+LEAST_DEAD_MS = 60
+"""A heartbeat every 10 ms: with more of them hardly anything else would happen."""
 EVERY_US = 10_000
 """An event every 10 ms: the clock of the measurement."""
 PATIENCE_S = 60.0
@@ -190,6 +193,12 @@ EXPERIMENT = Experiment(
         "seen": (UNSEEN, TOLD),
         "dead_ms": (600, 1_500),
         "run": (0,),
+    },
+    kinds={
+        "case": OneOf((BUNDLE, BYPASS, RELAY)),
+        "seen": OneOf((UNSEEN, TOLD)),
+        "dead_ms": Whole(LEAST_DEAD_MS, DEFAULTS.link_silent_ms - 1),
+        "run": RUN_NUMBER,
     },
     measure=measure,
     tables=tables,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gapless.core.ids import BrokerId, PubendId
+from gapless.lab.axes import RUN_NUMBER, Kind, Number
 from gapless.lab.experiment import Chart, Comparison, Line, Table, number, text
 from gapless.lab.points import Row
 from gapless.lab.testbed import Listener, Testbed
@@ -23,12 +24,16 @@ from gapless.lab.watching import Asking, Feeds, NackWatch
 from gapless.overlay.neighbourhood import Topology
 
 __all__ = [
+    "KINDS",
+    "LOST_LEAST_MS",
+    "LOST_MOST_MS",
     "STALL_MS",
     "Course",
     "Stage",
     "charts_of",
     "course_of",
     "delivered_once",
+    "in_most",
     "spread",
     "tables_of",
 ]
@@ -37,6 +42,8 @@ STALL_MS = 2_500
 """How long a failure goes unseen."""
 EVERY_US = 40_000
 """25 events a second on each pubend."""
+LOST_LEAST_MS, LOST_MOST_MS = 2_000, 3_000
+"""What the paper lost by a failure: "about 2-3 seconds of data messages" (GD 4.2)."""
 CALM_S = 5.0
 """How long all goes well before the failure."""
 
@@ -63,6 +70,13 @@ PARAMETERS = {
     "heartbeat_ms": 500,
     "session_dead_ms": STALL_MS,
 }
+
+KINDS: dict[str, Kind] = {
+    # shorter than the detector takes, a failure would not be seen at all
+    "down_s": Number(3, 3_600, several=False),
+    "run": RUN_NUMBER,
+}
+"""What the axes of all three take."""
 
 
 class Stage:
@@ -215,12 +229,17 @@ def charts_of(
     stalled_s: float = 0.0,
     latency_said: tuple[tuple[str, float], ...] = (),
     nacked_said: tuple[tuple[str, float], ...] = (),
+    silent_said: str = "",
 ) -> Callable[[Sequence[Row]], list[Chart]]:
-    """Return what makes the charts of the first run: latency over the time of sending, and nacks."""
+    """Return what makes the charts of the first run: latency over the time of sending, and nacks.
+
+    ``silent_said`` is what the paper says of nobody asking until what failed is back.
+    """
 
     def charts(rows: Sequence[Row]) -> list[Chart]:
         courses = {name: course_of(rows[0], name) for name in names}
         back_ms = 1_000 * (stalled_s + number(rows[0], "down_s"))
+        silent = [Line(silent_said, [(0.0, 0.0), (back_ms, 0.0)], "--", said=True)]
         moments = (("fails", 0.0), ("seen", float(STALL_MS)), ("is back", back_ms))
         return [
             Chart(
@@ -238,7 +257,8 @@ def charts_of(
                 [
                     Line(name, [(0.0, 0.0), *each.nacks], "-o", steps=True)
                     for name, each in courses.items()
-                ],
+                ]
+                + (silent if silent_said else []),
                 levels=nacked_said,
                 moments=moments[:2],
             ),
@@ -255,6 +275,11 @@ def delivered_once(rows: Sequence[Row]) -> Comparison:
         f"{min(number(row, 'delivered') for row in rows):g} %",
         all(row["delivered"] == 100 for row in rows),
     )
+
+
+def in_most(found: Sequence[bool]) -> bool:
+    """Say whether something is so in most runs: the paper shows "a modal instance" of many (GD 4.2)."""
+    return 2 * sum(found) > len(found)
 
 
 def spread(rows: Sequence[Row], name: str, unit: str = "ms") -> str:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gapless.lab.experiment import Comparison, Experiment, number, whole
-from gapless.lab.gd import Stage, charts_of, delivered_once, spread, tables_of
+from gapless.lab.gd import (
+    KINDS,
+    LOST_LEAST_MS,
+    LOST_MOST_MS,
+    Stage,
+    charts_of,
+    delivered_once,
+    spread,
+    tables_of,
+)
 from gapless.lab.points import Point, Row
 
 __all__ = ["EXPERIMENT"]
@@ -38,15 +47,16 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
     """Hold the sentences of GD 4.2 on this failure against what we found."""
     asked = {name for row in rows for name in str(row["asked"]).split()}
     unaffected = all(
-        number(row, "s2_worst_ms") < 20 * number(row, "s2_usual_ms") and not row["s2_nacks"]
+        number(row, "s2_worst_ms") < 10 * number(row, "s2_usual_ms") and not row["s2_nacks"]
         for row in rows
     )
+    parts = all(number(row, "s1_nacks") > number(row, "pubends") for row in rows)
     return [
         Comparison(
             "when s1 notices, and sends its first nack",
-            "more than 2 seconds later",
-            spread(rows, "s1_first_nack_ms") + " after",
-            all(number(row, "s1_first_nack_ms") > 2_000 for row in rows),
+            "more than 2 seconds later; it was stalled for 2 to 3",
+            f"{spread(rows, 's1_first_nack_ms')} later",
+            all(_within(row, "s1_first_nack_ms") for row in rows),
         ),
         Comparison(
             "whom s1 asks",
@@ -56,15 +66,15 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
         ),
         Comparison(
             "worst latency at s1",
-            "2.5 seconds",
+            "2.5 seconds; it was stalled for 2 to 3",
             spread(rows, "s1_worst_ms"),
-            all(2_000 < number(row, "s1_worst_ms") < 3_500 for row in rows),
+            all(_within(row, "s1_worst_ms") for row in rows),
         ),
         Comparison(
-            "s1 sends several nacks, each for a part",
-            "yes",
-            f"{spread(rows, 's1_nacks', 'nacks')}",
-            None,
+            "nacks of s1",
+            "several: a large range is asked for in parts",
+            f"{spread(rows, 's1_nacks', 'nacks')} for {spread(rows, 'pubends', 'pubends')}",
+            parts,
         ),
         Comparison(
             "latency at s2",
@@ -76,12 +86,19 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
     ]
 
 
+def _within(row: Row, name: str) -> bool:
+    """Say whether a time is one that the paper's stall explains; what never happened is none."""
+    return row[name] is not None and LOST_LEAST_MS < number(row, name) <= LOST_MOST_MS
+
+
 ABOUT = """
 The testbed of the paper's figure 3, with real broker machines in the simulator: p1 with four pubends of
 25 events a second, b1 and b2 between it and s1 and s2. The link b1-s1 fails, in the paper for 10 s. Shown
 are the pubends that s1 got from b1. The paper stalls the link for 2 to 3 s before it fails; here nobody
 is told of the failure, and the failure detector finds it after 2.5 s (see `lab/gd.py`). Our latencies
-without a failure are those of a simulated network and disk, not of machines.
+without a failure are those of a simulated network and disk, not of machines. A nack of ours has room for
+a large range, so s1 sends one for each pubend. The dashed line is the paper's number; of how much s1 asks
+for again its text gives none here (`gd-7` has one).
 """
 
 EXPERIMENT = Experiment(
@@ -91,6 +108,7 @@ EXPERIMENT = Experiment(
     title="latency and nacks, link failure",
     full={"down_s": (10,), "run": range(5)},
     quick={"down_s": (4,), "run": (0,)},
+    kinds=KINDS,
     measure=measure,
     tables=tables_of(("s1", "s2")),
     charts=charts_of(("s1", "s2"), latency_said=(("paper, worst at s1: 2.5 s", 2_500.0),)),

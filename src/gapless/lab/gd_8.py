@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gapless.lab.experiment import Comparison, Experiment, number, whole
-from gapless.lab.gd import STALL_MS, Stage, charts_of, delivered_once, spread, tables_of
+from gapless.lab.gd import (
+    KINDS,
+    STALL_MS,
+    Stage,
+    charts_of,
+    delivered_once,
+    in_most,
+    spread,
+    tables_of,
+)
 from gapless.lab.points import Point, Row
 
 __all__ = ["EXPERIMENT"]
 
 STALLED_S = STALL_MS / 1_000 - 0.5
 """How long p1 takes events in and sends none, before it crashes: its neighbours have not seen it yet."""
+QUICK_MS = 1_000
+"""What *quickly* means here."""
 AFTER_S = 8.0
 """How long is looked on after it is back: until the old ways are taken again."""
 
@@ -46,6 +57,8 @@ def measure(point: Point) -> Row:
 
 def compare(rows: Sequence[Row]) -> list[Comparison]:
     """Hold the sentences of GD 4.2 on this failure against what we found."""
+    quickly = [_normal_after_ms(row) <= QUICK_MS for row in rows]
+    after = [f"{each:,.0f}" for each in sorted(map(_normal_after_ms, rows))]
     return [
         Comparison(
             "events that were logged but not sent before the crash",
@@ -68,11 +81,17 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
         Comparison(
             "latency after the restart",
             "quickly returns to normal",
-            f"last late event was sent {spread(rows, 's1_back_ms')} after the failure",
-            None,
+            f"after {' to '.join(dict.fromkeys((after[0], after[-1])))} ms; "
+            f"within {QUICK_MS:,} ms in {sum(quickly)} of {len(rows)} runs",
+            in_most(quickly),
         ),
         delivered_once(rows),
     ]
+
+
+def _normal_after_ms(row: Row) -> float:
+    """Return how long after p1 was back the last event was published that came late."""
+    return max(0.0, number(row, "s1_back_ms") - 1_000 * (STALLED_S + number(row, "down_s")))
 
 
 ABOUT = f"""
@@ -80,7 +99,8 @@ The testbed of `gd-6`. For {STALLED_S:g} s p1 logs and acknowledges what is publ
 it crashes, and starts again, in the paper 20 s later. Its publishers stand still meanwhile, as in the
 paper. Shown are all four pubends at s1. In the paper an AckExpected message tells the subscribers' brokers
 that they miss something. In ours they learn it sooner: who attaches to a feed is told from which tick on
-it is fed, and asks for what lies before.
+it is fed, and asks for what lies before. The paper's text gives no number of a latency or of a range
+here. That nobody asks while p1 is down is the dashed line.
 """
 
 EXPERIMENT = Experiment(
@@ -90,9 +110,10 @@ EXPERIMENT = Experiment(
     title="latency and nacks, crash of a pubend's broker",
     full={"down_s": (20,), "run": range(5)},
     quick={"down_s": (5,), "run": (0,)},
+    kinds=KINDS,
     measure=measure,
     tables=tables_of(("s1",)),
-    charts=charts_of(("s1",), stalled_s=STALLED_S),
+    charts=charts_of(("s1",), stalled_s=STALLED_S, silent_said="paper: none while p1 is down"),
     compare=compare,
     about=ABOUT,
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +15,7 @@ from gapless.lab.experiment import Chart
 from gapless.lab.points import Outcome, Point, Row
 from gapless.lab.report import Report, csv_of, markdown
 
-__all__ = ["Kept", "Shelf"]
+__all__ = ["Kept", "Shelf", "digest_of", "this_code"]
 
 POINTS: Final = "points.jsonl"
 PAGE: Final = "README.md"
@@ -24,10 +26,32 @@ class Kept(msgspec.Struct, frozen=True):
     """A finished point, as its line has it."""
 
     version: str
-    """Of gapless: what another version measured is measured again."""
+    """Of gapless, with a digest of its files: what other code measured is measured again."""
     point: Point
     row: Row
     seconds: float
+
+
+@cache
+def this_code(version: str) -> str:
+    """Return which code measures here: the version of gapless, and a digest of all its files.
+
+    Between two releases the version says nothing, and one line changed anywhere below an experiment may
+    change what it measures.
+    """
+    return f"{version}+{digest_of(Path(__file__).parents[1])}"
+
+
+def digest_of(package: Path) -> str:
+    """Return a digest of the files of a package, compiled ones too, without the caches of Python."""
+    found = hashlib.sha256()
+    for path in sorted(package.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            name = path.relative_to(package).as_posix().encode()
+            held = path.read_bytes()
+            # lengths keep a name and what follows it apart
+            found.update(b"%d %d " % (len(name), len(held)) + name + held)
+    return found.hexdigest()[:16]
 
 
 class Shelf:

@@ -24,6 +24,7 @@ __all__ = [
     "Row",
     "checked",
     "grid",
+    "parse_axes",
     "parse_axis",
     "run_point",
 ]
@@ -35,6 +36,9 @@ Function: TypeAlias = Callable[[Point], Mapping[str, Plain]]
 """What is run at a point."""
 
 _WORDS: Final[dict[str, Plain]] = {"true": True, "false": False, "null": None}
+
+VALUES_MAX: Final = 1_000_000
+"""Values that ``a..b`` may stand for: all of them are in memory."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -99,16 +103,36 @@ def parse_axis(text: str) -> tuple[str, list[Plain]]:
     return name.strip(), [value for part in parts for value in _values(part)]
 
 
+def parse_axes(texts: Iterable[str]) -> dict[str, list[Plain]]:
+    """Return axes by name; one that is given twice is refused, as only one of the two could count."""
+    found: dict[str, list[Plain]] = {}
+    for name, values in map(parse_axis, texts):
+        if name in found:
+            raise UsageError(f"the axis {name} is given twice; write its values as {name}=1,2,3")
+        found[name] = values
+    return found
+
+
 def _values(part: str) -> list[Plain]:
     low, dots, high = part.partition("..")
     try:
-        if dots:
-            return list(range(int(low), int(high) + 1))
+        numbers = range(int(low), int(high) + 1) if dots else None
     except ValueError:
-        pass
+        numbers = None
+    if numbers is not None:
+        return _counted(part, numbers)
     for read in (int, float):
         try:
             return [read(part)]
         except ValueError:
             continue
     return [_WORDS[part]] if part in _WORDS else [part]
+
+
+def _counted(part: str, numbers: range) -> list[Plain]:
+    """Return the numbers that ``a..b`` stands for, if there are any and not too many."""
+    if not numbers:
+        raise UsageError(f"{shortened(part)} is empty; write the smaller number first")
+    if numbers.stop - numbers.start > VALUES_MAX:
+        raise UsageError(f"{shortened(part)} are more than {VALUES_MAX:,} values")
+    return list(numbers)

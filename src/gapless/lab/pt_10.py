@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 
+from gapless.lab.axes import RUN_NUMBER, Relation, Whole
 from gapless.lab.experiment import (
     Chart,
     Comparison,
@@ -31,6 +32,8 @@ CALM_S = 15.0
 """How long after the failures the measurement begins: until everybody has found its way around them."""
 TAIL_S = 2.0
 """How long after the last publication deliveries still count."""
+PAPER_PERCENT = 17
+"""At how many failures, in percent of all brokers, the paper's text gives numbers."""
 
 PARAMETERS = {
     # Most steps of a large simulated overlay are heartbeats, refreshed feeds and silence. Links tell of
@@ -68,7 +71,7 @@ class Cast:
         brokers = whole(point, "brokers")
         random = np.random.default_rng((SEED, whole(point, "run"), brokers))
         order = [int(place) for place in random.permutation(brokers)]
-        self.failed = order[: brokers * whole(point, "failed_percent") // 100]
+        self.failed = order[: _failures(point)]
         # from the other end: publishers fail last, as a pubend that is down owes nothing
         self.publishers = order[-whole(point, "publishers") :]
         self.subscribers = sorted(
@@ -87,6 +90,11 @@ class Cast:
         pairs, failed = self.live_pairs(), set(self.failed)
         found = sum(longest_row(children, one, other, failed) <= delta for one, other in pairs)
         return found / len(pairs)
+
+
+def _failures(point: Point) -> int:
+    """Return how many brokers fail."""
+    return whole(point, "brokers") * whole(point, "failed_percent") // 100
 
 
 def measure(point: Point) -> Row:
@@ -201,7 +209,10 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
 
 
 def compare(rows: Sequence[Row]) -> list[Comparison]:
-    """Hold the sentences of PT IX.B against what we found at the most failures."""
+    """Hold the sentences of PT IX.B against what we found at the most failures.
+
+    They are about 17 % of all brokers; of fewer or more the paper gives no number.
+    """
     most = max(whole(row, "failed") for row in rows)
     by_delta = {
         delta: _mean(of, "delivered")
@@ -209,6 +220,7 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
         if isinstance(delta, int)
     }
     share = 100 * most / whole(rows[0], "brokers")
+    told = max(whole(row, "failed_percent") for row in rows) == PAPER_PERCENT
     found = []
     if 3 in by_delta:
         found.append(
@@ -216,7 +228,7 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
                 f"δ = 3, {share:.0f} % failed: delivered",
                 "97 % (abstract); about 3 % fewer than without disconnections (IX.B)",
                 f"{by_delta[3]:.1f} %",
-                by_delta[3] >= 97,
+                by_delta[3] >= 97 if told else None,
             )
         )
     found += [
@@ -224,14 +236,15 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
             f"δ = {delta + 1} to {delta}: fewer deliveries",
             "by about 4 % (IX.B)",
             f"by {by_delta[delta + 1] - by_delta[delta]:.1f} %",
-            by_delta[delta + 1] > by_delta[delta],
+            2 <= by_delta[delta + 1] - by_delta[delta] <= 6 if told else None,
         )
         for delta in (2, 1)
         if {delta, delta + 1} <= by_delta.keys()
     ]
     if 0 in by_delta:
         said = "vast publication loss due to widespread disconnections (IX.B)"
-        found.append(Comparison("δ = 0", said, f"{by_delta[0]:.1f} % delivered", by_delta[0] < 70))
+        lost = by_delta[0] < 70 if told else None
+        found.append(Comparison("δ = 0", said, f"{by_delta[0]:.1f} % delivered", lost))
     healed = min(number(row, "healed") for row in rows)
     found.append(
         Comparison("after healing", "not measured", f"{healed:g} % delivered, each once", None)
@@ -279,6 +292,33 @@ EXPERIMENT = Experiment(
         "delta": (0, 1, 2, 3),
         "run": (0,),
     },
+    kinds={
+        "brokers": Whole(2, 5_000, several=False),
+        "fan_out": Whole(2, 100, several=False),
+        "publishers": Whole(1, 500, several=False),
+        "subscribers": Whole(1, 5_000, several=False),
+        "window_s": Whole(1, 3_600, several=False),
+        "failed_percent": Whole(0, 99),
+        "delta": Whole(0, 10),
+        "run": RUN_NUMBER,
+    },
+    relations=(
+        Relation(
+            ("brokers", "failed_percent", "publishers"),
+            lambda point: _failures(point) + whole(point, "publishers") <= whole(point, "brokers"),
+            "publishers sit at brokers that live, one at each",
+        ),
+        Relation(
+            ("brokers", "subscribers"),
+            lambda point: whole(point, "subscribers") <= whole(point, "brokers"),
+            "subscribers sit at different brokers",
+        ),
+        Relation(
+            ("brokers", "failed_percent", "subscribers", "run"),
+            lambda point: bool(Cast(point).live_pairs()),
+            "no subscriber is left at a broker that lives; take more of them",
+        ),
+    ),
     measure=measure,
     tables=tables,
     charts=charts,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from gapless.lab.axes import RUNS, Relation, Whole
 from gapless.lab.distributions import below, counts_of, described, share_within
 from gapless.lab.experiment import Chart, Comparison, Experiment, Line, Table, grouped, whole
 from gapless.lab.points import Point, Row
@@ -13,6 +14,9 @@ from gapless.lab.trees import active, draw_failures, neighbourhoods, topology
 __all__ = ["EXPERIMENT"]
 
 SEED = 12
+
+VERY_LOW = 3
+"""What *very low* means here: no more than the neighbours of a broker in the narrow tree."""
 
 
 def measure(point: Point) -> Row:
@@ -77,6 +81,7 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
                 Line(f"{row['failed']} failed", below(counts_of(row)), "-", steps=True)
                 for row in of_fan_out
             ],
+            levels=(("paper: the majority of brokers", 50.0),),
         )
         for (fan_out,), of_fan_out in grouped(rows, "fan_out").items()
     ]
@@ -88,8 +93,9 @@ def compare(rows: Sequence[Row]) -> list[Comparison]:
         Comparison(
             f"fan-out {row['fan_out']}, {row['failed']} of {whole(row, 'brokers'):,} failed",
             "the number stays very low for the majority of brokers (IX.D)",
-            f"median {row['median']}, 99 % have no more than {row['p99']}, at most {row['most']}",
-            whole(row, "median") <= whole(row, "fan_out"),
+            f"{share_within(counts_of(row), VERY_LOW):.1f} % have no more than {VERY_LOW}, "
+            f"99 % no more than {row['p99']}, at most {row['most']}",
+            share_within(counts_of(row), VERY_LOW) > 50,
         )
         for row in rows
         if row["failed"]
@@ -100,7 +106,9 @@ ABOUT = """
 Brokers fail at random, with δ = 3. A session is *active* if it is the first on its path that is alive
 (PT II): publications travel over active sessions. The paper's brokers open such sessions when they need
 them. Ours hold a session with every live broker of the neighbourhood at all times, so that a bypass
-needs no new connection; the last column says what that costs. The paper shows 16 and 60 failures.
+needs no new connection; the last column says what that costs. The paper shows 16 and 60 failures. Its
+text gives no number of sessions, only that it is very low for the majority of brokers; we hold against
+that whether more than half of the brokers (the dashed line) have no more than 3.
 """
 
 EXPERIMENT = Experiment(
@@ -122,6 +130,20 @@ EXPERIMENT = Experiment(
         "failed": (0, 3, 12),
         "runs": (2,),
     },
+    kinds={
+        "brokers": Whole(2, 10_000, several=False),
+        "fan_out": Whole(2, 100),
+        "delta": Whole(0, 10, several=False),
+        "failed": Whole(0, 9_999),
+        "runs": RUNS,
+    },
+    relations=(
+        Relation(
+            ("brokers", "failed"),
+            lambda point: whole(point, "failed") < whole(point, "brokers"),
+            "a broker at least must stay alive",
+        ),
+    ),
     measure=measure,
     tables=tables,
     charts=charts,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gapless.core.ids import BrokerId
+from gapless.lab.axes import RUN_NUMBER
 from gapless.lab.experiment import Chart, Comparison, Experiment, Line, Table, mean, text, whole
 from gapless.lab.points import Plain, Point, Row
 from gapless.lab.testbed import Listener, Testbed
@@ -40,6 +41,11 @@ END_S = 46.0
 """Long enough that the last router is taken again, once it has been stable for a while."""
 
 OLD, NEW = "old group", "new group"
+
+RATE = TOPICS // 2 * TOPIC_RATE
+"""Events a second that a group gets."""
+LEAST_SHARE = 0.2
+"""What the second of the routers must have of the traffic, if it is to be called shared."""
 
 
 def measure(point: Point) -> Row:
@@ -150,9 +156,15 @@ def charts(rows: Sequence[Row]) -> list[Chart]:
     """Return the first run: the rates of the groups, and what routers passed on."""
     rates, passed = _series(rows[0], "rates"), _series(rows[0], "passed")
     moments = tuple(COURSE.items())
+    constant = (f"paper: {TOPIC_RATE} events/s to each, constant", float(RATE))
+    before, _ = _load_of_the_last(rows[0])
+    doubled = (f"paper: twice the {before:.0f} of the last router", 2 * before)
     return [
-        Chart(title, "s", "events/s", _lines(series), moments=moments)
-        for title, series in (("message rate of a group", rates), ("passed on by a router", passed))
+        Chart(title, "s", "events/s", _lines(series), levels=(said,), moments=moments)
+        for title, series, said in (
+            ("message rate of a group", rates, constant),
+            ("passed on by a router", passed, doubled),
+        )
     ]
 
 
@@ -163,45 +175,56 @@ def _lines(series: dict[str, list[int]]) -> list[Line]:
     ]
 
 
+def _load_of_the_last(row: Row) -> tuple[float, float]:
+    """Return what the router that is left passed on while another was there, and then alone."""
+    crashed = text(row, "crashed").split()
+    last = next(each for each in ROUTERS if each not in crashed)
+    passed = _series(row, "passed")[last]
+    phases = {name: (low, high) for name, low, high in _phases()}
+    before, alone = (
+        mean(passed[slice(*phases[name])]) for name in ("one router down", "two routers down")
+    )
+    return before, alone
+
+
+def _shares_in_the_end(row: Row) -> list[float]:
+    """Return which part of all traffic each router has in the last three seconds, the least first."""
+    passed = [mean(counts[-3:]) for counts in _series(row, "passed").values()]
+    return sorted(each / max(1.0, sum(passed)) for each in passed)
+
+
 def compare(rows: Sequence[Row]) -> list[Comparison]:
     """Hold the sentences of VT 6.3 against what we found."""
-    rate = TOPICS // 2 * TOPIC_RATE
-    old = [_series(row, "rates")[OLD] for row in rows]
-    new = [_series(row, "rates")[NEW] for row in rows]
-    slowest = min(min(each) for each in old)
+    old = [count for row in rows for count in _series(row, "rates")[OLD]]
     joined = int(COURSE["a new group joins"]) + 2
-    routed = _series(rows[0], "passed")
-    crashed = text(rows[0], "crashed").split()
-    last = next(each for each in ROUTERS if each not in crashed)
-    phases = {name: (low, high) for name, low, high in _phases()}
-    before = mean(routed[last][slice(*phases["one router down"])])
-    alone = mean(routed[last][slice(*phases["two routers down"])])
+    new = [count for row in rows for count in _series(row, "rates")[NEW][joined:]]
+    loads = [_load_of_the_last(row) for row in rows]
+    shares = [_shares_in_the_end(row) for row in rows]
+    shown = "; ".join(" + ".join(f"{100 * part:.0f}" for part in of) + " %" for of in shares)
     return [
         Comparison(
             "message rate of the old group while routers crash and return",
             "not affected, stays constant",
-            f"{rate} events/s; least in any second {slowest}",
-            slowest >= 0.8 * rate,
+            f"{RATE} events/s; {min(old)} to {max(old)} in any second",
+            all(abs(count - RATE) <= 0.1 * RATE for count in old),
         ),
         Comparison(
             "a group that joins while two of three routers are down",
             "makes progress and gets its messages",
-            f"{min(min(each[joined:]) for each in new)} events/s at least, from two seconds on",
-            all(min(each[joined:]) >= 0.8 * rate for each in new),
+            f"{min(new)} events/s at least, from two seconds on",
+            all(count >= 0.9 * RATE for count in new),
         ),
         Comparison(
             "load of the router that is left, when the second one crashes",
             "doubles (4 % to 8 % CPU)",
-            f"{before:.0f} to {alone:.0f} events/s passed on",
-            alone > before,
+            "; ".join(f"{one:.0f} to {other:.0f} events/s" for one, other in loads),
+            all(1.5 * one <= other <= 2.5 * one for one, other in loads),
         ),
         Comparison(
             "when they are back",
             "traffic is shared among the available paths again",
-            ", ".join(
-                f"{name} {mean(counts[-3:]):.0f} events/s" for name, counts in routed.items()
-            ),
-            sum(mean(counts[-3:]) > 0 for counts in routed.values()) > 1,
+            f"of all, run by run: {shown}",
+            all(of[-2] >= LEAST_SHARE for of in shares),
         ),
     ]
 
@@ -213,6 +236,10 @@ one cell, sb1 and sb2. It is smaller than the paper's: {TOPICS} topics of {TOPIC
 of events ten times as fast: two routers crash 3 s apart, the new group joins 6 s later, the routers
 return after 21.6 and 22.6 s. In place of processor time, which a simulation does not have, the events are
 counted that a router passes on. Two more old groups are there as in the paper; one is shown.
+
+In the paper two routers had the same load, so the last one's doubles when it is left alone. Ours deal {PUBENDS}
+pubends by a hash, which does not divide them evenly. The times in the plot are the paper's, by ten; the
+dashed lines are its constant rate, and twice what our last router had before.
 """
 
 EXPERIMENT = Experiment(
@@ -222,6 +249,7 @@ EXPERIMENT = Experiment(
     title="two of three routers crash while subscribers join",
     full={"run": range(3)},
     quick={"run": (0,)},
+    kinds={"run": RUN_NUMBER},
     measure=measure,
     tables=tables,
     charts=charts,
