@@ -7,10 +7,12 @@ from random import Random
 
 import pytest
 
-from gapless.chaos.faults import Fault, Harm, count_kinds, draw_faults
-from gapless.chaos.flow import FailOver, FailOverRow, Stream, tabulate
-from gapless.chaos.parts import cast_for, longest_way
-from gapless.chaos.ways import connected_parts, streams_with_a_way
+from gapless.chaos.faults import ANOTHER_LEFT, ONE_LEFT, Fault, Harm, count_kinds, draw_faults
+from gapless.chaos.flow import Stream
+from gapless.chaos.parts import NEWCOMERS, VISITOR, cast_for, longest_way
+from gapless.chaos.ways import connected_parts, streams_with_a_way, who_must_move
+from gapless.core.ids import BrokerId
+from gapless.demo.workload import WatcherPart
 from gapless.runtime.overlays import Overlay, overlay_of
 
 LINE = overlay_of("line:5x2", delta=2)
@@ -26,17 +28,30 @@ def cut(*links: str) -> Fault:
     return Fault("cut", "", Harm.NOTHING, (), pairs, 1.0)
 
 
-def everywhere(overlay: Overlay) -> dict[str, str | None]:
-    return {part.name: part.brokers[0] for part in cast_for(overlay).watchers}
+def residents(overlay: Overlay) -> dict[WatcherPart, BrokerId | None]:
+    """Return who is there all the time, each at the first of its brokers."""
+    guests = {VISITOR, *NEWCOMERS}
+    return {part: part.brokers[0] for part in cast_for(overlay).watchers if part.name not in guests}
+
+
+def wanted(*faults: Fault, overlay: Overlay = LINE) -> list[Stream]:
+    """Return the streams of residents that must flow while faults last."""
+    return streams_with_a_way(overlay, cast_for(overlay).feeds, residents(overlay), faults)
+
+
+def drawn(overlay: Overlay, kind: str, count: int) -> list[Fault]:
+    """Return so many faults of a kind, each as it comes alone."""
+    found = (faults[0] for faults in draw_faults(overlay, Random(5)) if faults[0].kind == kind)
+    return list(islice(found, count))
 
 
 @pytest.mark.parametrize("words", ["line:5x2", "line:2", "star:5x2", "tree:2x3x2", "line:1x3"])
-@pytest.mark.parametrize("delta", [0, 1, 2])
+@pytest.mark.parametrize("delta", [0, 1, 2, 3])
 def test_a_seed_draws_the_same_faults_again_and_every_kind_in_a_round(
     words: str, delta: int
 ) -> None:
     overlay = overlay_of(words, delta=delta)
-    first, again = (list(islice(draw_faults(overlay, Random(7)), 16)) for _ in range(2))
+    first, again = (list(islice(draw_faults(overlay, Random(7)), 20)) for _ in range(2))
     assert first == again
     brokers = {broker for broker, _ in overlay.brokers}
     for fault in (each for faults in first for each in faults):
@@ -46,7 +61,13 @@ def test_a_seed_draws_the_same_faults_again_and_every_kind_in_a_round(
     assert len(kinds) == count_kinds(overlay)
     assert {"crash", "freeze"} <= kinds
     assert ("one-way cut" in kinds) == (len(overlay.topology.cells) > 1)
-    assert ("2 cells in a row" in kinds) == (delta == 2 and len(overlay.topology.cells) > 1)
+    for length in (2, 3):
+        in_a_row = delta == length and len(overlay.topology.cells) > 1
+        assert (f"{length} cells in a row" in kinds) == in_a_row
+    assert ("barrier" in kinds) == (delta > 0 and len(overlay.topology.cells) > 1)
+    assert ("island" in kinds) == (delta > 0 and len(longest_way(overlay)) > 2)
+    several = any(len(cell.brokers) > 1 for cell in overlay.topology.cells)
+    assert ({ONE_LEFT, ANOTHER_LEFT} <= kinds) == several
 
 
 def test_what_is_done_twice_at_once_is_done_once() -> None:
@@ -70,15 +91,49 @@ def test_lost_cells_divide_the_tree_only_if_they_are_more_than_delta_in_a_row() 
     assert connected_parts(LINE, [three]) == [{"b1a", "b1b"}, {"b5a", "b5b"}]
 
 
-def test_brokers_of_an_island_run_and_have_each_other() -> None:
+def test_brokers_behind_a_barrier_run_and_have_each_other() -> None:
     links = [f"b5{x} b{y}{z}" for x in "ab" for y in "1234" for z in "ab"]
-    island = cut(*links)._replace(harm=Harm.ISOLATE, victims=("b5a", "b5b"))
-    assert connected_parts(LINE, [island])[1:] == [{"b5a", "b5b"}]
-    wanted = streams_with_a_way(LINE, cast_for(LINE), everywhere(LINE), [island])
-    assert Stream("tape", "lse") in wanted, "both ends are on it"
-    assert Stream("tape", "nyse") not in wanted
-    assert Stream("desk", "nyse") in wanted
-    assert Stream("desk", "lse") not in wanted
+    barrier = cut(*links)._replace(harm=Harm.ISOLATE, victims=("b5a", "b5b"))
+    assert connected_parts(LINE, [barrier])[1:] == [{"b5a", "b5b"}]
+    found = wanted(barrier)
+    assert Stream("tape", "lse") in found, "both ends are behind it"
+    assert Stream("tape", "nyse") not in found
+    assert Stream("desk", "nyse") in found
+    assert Stream("desk", "lse") not in found
+
+
+@pytest.mark.parametrize("words", ["line:5x2", "line:3", "line:4x2", "star:5x2", "tree:2x3x2"])
+@pytest.mark.parametrize("delta", [1, 2, 3])
+def test_an_island_is_cut_off_from_one_side_and_fed_by_the_other(words: str, delta: int) -> None:
+    overlay = overlay_of(words, delta=delta)
+    everybody = {broker for broker, _ in overlay.brokers}
+    for island in drawn(overlay, "island", 6):
+        assert island.harm is Harm.NOTHING
+        assert set(island.cuts) == {link[::-1] for link in island.cuts}, "nothing gets through"
+        (cell,) = {dict(overlay.brokers)[here] for here, _ in island.cuts[: len(island.cuts) // 2]}
+        assert cell == longest_way(overlay)[len(longest_way(overlay)) // 2]
+        assert connected_parts(overlay, [island]) == [everybody], "there is a way around"
+        assert len(wanted(island, overlay=overlay)) == len(wanted(overlay=overlay))
+
+
+def test_without_a_bypass_an_island_would_have_no_way() -> None:
+    (island,) = drawn(LINE, "island", 1)
+    narrow = overlay_of("line:5x2", delta=0)
+    assert len(connected_parts(narrow, [island])) == 2
+
+
+@pytest.mark.parametrize(("words", "size"), [("line:5x2", 5), ("line:1x3", 1), ("star:4x3", 4)])
+def test_one_broker_of_each_cell_is_left_and_the_next_time_another(words: str, size: int) -> None:
+    overlay = overlay_of(words, delta=1)
+    everybody = {broker for broker, _ in overlay.brokers}
+    drawing = (each for faults in draw_faults(overlay, Random(9)) for each in faults[:1])
+    faults = list(islice((each for each in drawing if each.kind in {ONE_LEFT, ANOTHER_LEFT}), 2))
+    left = [everybody - set(fault.victims) for fault in faults]
+    assert [len(each) for each in left] == [size, size]
+    assert not left[0] & left[1], "so whoever can flee does so once at least"
+    for fault, some in zip(faults, left, strict=True):
+        assert len({dict(overlay.brokers)[broker] for broker in some}) == size
+        assert connected_parts(overlay, [fault]) == [some]
 
 
 def test_a_cut_in_one_direction_is_a_cut_for_a_session() -> None:
@@ -87,21 +142,44 @@ def test_a_cut_in_one_direction_is_a_cut_for_a_session() -> None:
     assert connected_parts(LINE, [cut("b2a b1a")]) == [{broker for broker, _ in LINE.brokers}]
 
 
-def test_watchers_that_know_another_broker_have_a_way_and_durable_ones_wait() -> None:
-    wanted = streams_with_a_way(LINE, cast_for(LINE), everywhere(LINE), [lost("b5a", "b3b")])
-    assert {each.watcher for each in wanted} == {"tape", "abroad", "roamer"}
+def test_watchers_that_know_another_broker_have_a_way_and_others_wait() -> None:
+    found = {each.watcher for each in wanted(lost("b5a", "b3b"))}
+    assert found == {"tape", "abroad", "roamer", "refugee", "fickle"}
+
+
+def test_who_is_at_a_broker_that_does_not_run_must_move() -> None:
+    here = residents(LINE)
+    moving = who_must_move(LINE, here, [lost("b5a", harm=Harm.FREEZE)])
+    assert moving == {part.name for part, broker in here.items() if broker == "b5a"}
+    assert "refugee" in moving
+    assert not who_must_move(LINE, here, drawn(LINE, "barrier", 1)), "a barrier kills nobody"
+
+
+def test_who_flees_is_counted_on_where_all_brokers_it_may_be_at_are_together() -> None:
+    links = [f"b3{x} b{y}{z}" for x in "ab" for y in "1245" for z in "ab"]
+    barrier = cut(*links)._replace(harm=Harm.ISOLATE, victims=("b3a", "b3b"))
+    assert "fickle" not in {each.watcher for each in wanted(barrier)}, "it may be on either side"
+    dead = lost("b3a", "b3b")
+    assert Stream("fickle", "nyse") in wanted(dead), "it flees to the near end"
+    assert not {each.watcher for each in wanted(lost("b5a", "b5b"))} & {"tape", "refugee"}
+
+
+def test_a_guest_comes_to_the_first_of_its_brokers_that_runs() -> None:
+    cast = cast_for(LINE)
+    visitor = cast.watcher(VISITOR)
+    links = [f"b5{x} b{y}{z}" for x in "ab" for y in "1234" for z in "ab"]
+    barrier = cut(*links)._replace(harm=Harm.ISOLATE, victims=("b5a", "b5b"))
+    for faults, expected in (
+        ([lost("b5a")], {"nyse", "nasdaq", "lse", "tse"}),
+        ([lost("b5a", "b5b")], {"nyse", "nasdaq", "tse"}),
+        ([barrier], {"lse"}),
+    ):
+        found = streams_with_a_way(LINE, cast.feeds, {visitor: None}, faults)
+        assert {each.pubend for each in found} == expected
 
 
 def test_total_order_waits_for_all_of_its_streams() -> None:
-    wanted = streams_with_a_way(LINE, cast_for(LINE), everywhere(LINE), [lost("b3a")])
-    assert Stream("tape", "nyse") in wanted
-    assert Stream("tape", "nasdaq") not in wanted
-    assert "ledger" not in {each.watcher for each in wanted}
-
-
-def test_fail_overs_are_told_by_kind() -> None:
-    found = [FailOver("crash", 1.0, 0.5), FailOver("crash", 3.0, None), FailOver("cut", None, None)]
-    assert tabulate(found) == [
-        FailOverRow("crash", 2, 2.0, 3.0, 0.5, 0.5),
-        FailOverRow("cut", 1, None, None, None, None),
-    ]
+    found = wanted(lost("b3a"))
+    assert Stream("tape", "nyse") in found
+    assert Stream("tape", "nasdaq") not in found
+    assert "ledger" not in {each.watcher for each in found}

@@ -7,11 +7,15 @@ that can be cut, in each direction by itself (:mod:`.networks`): a router betwee
 (:mod:`.namespaces`), or, where these are not allowed, a proxy (:mod:`.proxies`). Publishers and
 subscribers are those of the demo, at places chosen for it (:mod:`.parts`).
 
-A seed draws one fault after the other (:mod:`.faults`): a broker is killed or frozen, a link is cut in
-one direction or both, a cell or δ cells in a row are lost or become an island. A fault stays until every
-stream that still has a way flows again (:mod:`.flow`): who bypasses δ lost cells has to do so while they
-are lost. Then it heals, and all streams must flow again. How long both took is reported.
+A seed draws one fault after the other (:mod:`.faults`): a broker is killed or frozen, all but one of each
+cell are killed, a link is cut in one direction or both, a cell becomes an island or is behind a barrier, up
+to δ cells in a row are lost. While a fault lasts guests subscribe anew, and one of those who are there
+changes its filter (:mod:`.company`, :mod:`.watchers`). A fault stays until every stream that still has a
+way flows again (:mod:`.flow`, :mod:`.ways`): who bypasses δ lost cells has to do so while they are lost, and
+a durable subscription whose broker is gone has to flee. Then it heals, and all streams must flow again. How
+long both took is reported.
 
 In the end the demo's audit reads what publishers and subscribers wrote down. The verdict is clean only
-if nothing was lost, doubled, out of order or uncalled for, and no stream that had a way stood still.
+if nothing was lost, doubled, out of order or uncalled for, no stream that had a way stood still, and no
+broker still lists a partition (:mod:`.verdict`).
 """

@@ -3,20 +3,27 @@
 Every round has each kind once, alone, in an order of the seed's, at places of the seed's; and then two of
 them at once. A fault loses at most δ cells in a row: more have no way around them, and waiting is then
 all that can be shown.
+
+A cell that lives and is cut off from all others is behind a *barrier*: its streams wait. One that is cut
+off from one side of the tree only is an *island*: where brokers of that side know some of the other side,
+it is fed over these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from random import Random
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from gapless.chaos.parts import longest_way
 from gapless.core.ids import BrokerId, CellId
 from gapless.runtime.overlays import Overlay
 
-__all__ = ["Fault", "Harm", "count_kinds", "draw_faults"]
+__all__ = ["ANOTHER_LEFT", "ONE_LEFT", "Fault", "Harm", "count_kinds", "draw_faults"]
+
+ONE_LEFT: Final = "one left in each cell"
+ANOTHER_LEFT: Final = "another one left"
 
 
 class Harm(Enum):
@@ -51,13 +58,21 @@ class _Draw:
         self._overlay = overlay
         self._random = random
         self._brokers = {cell.name: cell.brokers for cell in overlay.topology.cells}
+        self._left: frozenset[BrokerId] = frozenset()
+        """Who was left alone in its cell the last time."""
 
     def broker(self) -> BrokerId:
-        return self._random.choice([broker for broker, _ in self._overlay.brokers])
+        return self._random.choice(self.all_brokers())
+
+    def all_brokers(self) -> list[BrokerId]:
+        return [broker for broker, _ in self._overlay.brokers]
+
+    def brokers(self, cell: CellId) -> tuple[BrokerId, ...]:
+        return self._brokers[cell]
 
     def hold_s(self) -> float:
         """Longer than it takes to be suspected, mostly."""
-        return round(self._random.uniform(1.0, 5.0), 1)
+        return round(self._random.uniform(1.0, 4.0), 1)
 
     def flap_s(self) -> float:
         """Around the time in which a session that hears nothing dies."""
@@ -76,6 +91,11 @@ class _Draw:
         first = self._random.randrange(max(1, len(inner) - length + 1))
         return inner[first : first + length]
 
+    def middle(self) -> CellId:
+        """Return the cell in the middle, where somebody publishes and others subscribe."""
+        way = longest_way(self._overlay)
+        return way[len(way) // 2]
+
     def harm(self) -> Harm:
         return self._random.choice([Harm.KILL, Harm.FREEZE, Harm.ISOLATE])
 
@@ -84,11 +104,39 @@ class _Draw:
         victims = tuple(broker for cell in cells for broker in self._brokers[cell])
         inside = set(victims)
         others = [broker for broker, _ in self._overlay.brokers if broker not in inside]
-        pairs = [(victim, other) for victim in victims for other in others]
-        cuts = (*pairs, *(pair[::-1] for pair in pairs)) if harm is Harm.ISOLATE else ()
+        cuts = _between(victims, others) if harm is Harm.ISOLATE else ()
         what = "cells" if len(cells) > 1 else "cell"
         text = f"{what} {', '.join(cells)}: {harm.value}"
         return Fault(kind, text, harm, victims, cuts, self.hold_s())
+
+    def side(self, cell: CellId) -> tuple[BrokerId, ...]:
+        """Return the brokers of one side of a cell: all behind one of its neighbours."""
+        topology = self._overlay.topology
+        around = topology.neighbourhood(cell, len(topology.cells))
+        first = self._random.choice(around.neighbours)
+        return tuple(
+            broker
+            for each in around.cells[1:]
+            if around.path(each.name)[0] == first
+            for broker in each.brokers
+        )
+
+    def remnant(self) -> tuple[BrokerId, ...]:
+        """Return one broker of each cell, where there are several not the one of the last time."""
+        left = [
+            self._random.choice([each for each in brokers if each not in self._left] or brokers)
+            for brokers in self._brokers.values()
+        ]
+        self._left = frozenset(left)
+        return tuple(left)
+
+
+def _between(
+    some: Sequence[BrokerId], others: Sequence[BrokerId]
+) -> tuple[tuple[BrokerId, BrokerId], ...]:
+    """Return the links from each of some to each of others, and back."""
+    pairs = [(one, other) for one in some for other in others]
+    return (*pairs, *(pair[::-1] for pair in pairs))
 
 
 def _crash(draw: _Draw) -> Fault:
@@ -126,19 +174,44 @@ def _cell(draw: _Draw) -> Fault:
     return draw.lost("lost cell", draw.row(1), draw.harm())
 
 
+def _barrier(draw: _Draw) -> Fault:
+    return draw.lost("barrier", draw.row(1), Harm.ISOLATE)
+
+
 def _island(draw: _Draw) -> Fault:
-    return draw.lost("island", draw.row(1), Harm.ISOLATE)
+    cell = draw.middle()
+    side = draw.side(cell)
+    text = f"cell {cell}: cut off from one side, {', '.join(side)}"
+    cuts = _between(draw.brokers(cell), side)
+    return Fault("island", text, Harm.NOTHING, (), cuts, draw.hold_s())
+
+
+def _one_left(draw: _Draw) -> Fault:
+    left = draw.remnant()
+    victims = tuple(broker for broker in draw.all_brokers() if broker not in left)
+    text = f"{Harm.KILL.value} all but {', '.join(left)}"
+    return Fault(ONE_LEFT, text, Harm.KILL, victims, (), draw.hold_s())
+
+
+def _another_left(draw: _Draw) -> Fault:
+    """Kill those that were left: whoever has fled to one of them flees again."""
+    return _one_left(draw)._replace(kind=ANOTHER_LEFT)
 
 
 _Kind: TypeAlias = Callable[[_Draw], Fault]
 
 
 def _kinds(overlay: Overlay) -> list[_Kind]:
-    kinds: list[_Kind] = [_crash, _freeze, _one_way, _cut, _flap]
+    kinds: list[_Kind] = [_crash, _freeze]
+    if any(len(cell.brokers) > 1 for cell in overlay.topology.cells):
+        kinds += [_one_left, _another_left]
     if len(overlay.topology.cells) < 2:
-        return kinds[:2]
+        return kinds
+    kinds += [_one_way, _cut, _flap]
     if overlay.delta >= 1:
-        kinds += [_cell, _island]
+        kinds += [_cell, _barrier]
+        if len(longest_way(overlay)) >= 3:  # else there is nobody on the other side
+            kinds.append(_island)
     if overlay.delta >= 2:
         delta = overlay.delta
         kinds.append(

@@ -34,24 +34,31 @@ class Stream(NamedTuple):
 
 
 class Flow:
-    """The streams of all watchers, and when each first flowed again."""
+    """When each stream first flowed again after something happened."""
 
-    def __init__(self, streams: Iterable[Stream]) -> None:
-        self._streams = frozenset(streams)
+    def __init__(self) -> None:
         self._since_us = 0
+        self._later_us: dict[str, int] = {}
+        """When watchers came that came later."""
         self._again: dict[Stream, int] = {}
-        """When each stream flowed for the first time since then."""
+        """How long after that each stream flowed for the first time, in microseconds."""
 
     def took(self, watcher: str, batch: list[Event], at_us: int) -> None:
         """A watcher was given events."""
+        since_us = self._later_us.get(watcher, self._since_us)
         for event in batch:
-            if event.tick > self._since_us:
-                self._again.setdefault(Stream(watcher, event.pubend), at_us)
+            if event.tick > since_us:
+                self._again.setdefault(Stream(watcher, event.pubend), at_us - since_us)
 
     def begin(self) -> None:
         """Something happens now: what flows from now on flows again."""
         self._since_us = now_us()
+        self._later_us.clear()
         self._again.clear()
+
+    def begin_for(self, watchers: Iterable[str]) -> None:
+        """Some come now: what they are given of before does not count."""
+        self._later_us.update(dict.fromkeys(watchers, now_us()))
 
     async def await_all(self, wanted: Collection[Stream], patience_s: float) -> list[Stream]:
         """Wait until streams flow again; return those that did not in time."""
@@ -63,19 +70,10 @@ class Flow:
             await asyncio.sleep(LOOK_S)
         return sorted(set(wanted) - self._again.keys())
 
-    def slowest(self, wanted: Collection[Stream]) -> tuple[float, Stream] | None:
-        """Return the stream that took longest to flow again, and how many seconds that was."""
-        taken = [
-            ((at_us - self._since_us) / 1e6, stream)
-            for stream, at_us in self._again.items()
-            if stream in wanted
-        ]
-        return max(taken, default=None)
-
-    @property
-    def streams(self) -> frozenset[Stream]:
-        """All streams that there are."""
-        return self._streams
+    def slowest_s(self, wanted: Collection[Stream]) -> float | None:
+        """Return how many seconds the slowest of some streams took to flow; None if none has."""
+        taken = [after_us for stream, after_us in self._again.items() if stream in wanted]
+        return max(taken) / 1e6 if taken else None
 
 
 class FailOver(msgspec.Struct, frozen=True):
@@ -83,9 +81,13 @@ class FailOver(msgspec.Struct, frozen=True):
 
     kind: str
     with_way_s: float | None
-    """Until all streams flowed that had a way; None if there were none."""
+    """Until all streams flowed that had a way, of watchers whose broker runs; None if there were none."""
     healed_s: float | None
     """From the healing on, until all flowed."""
+    moved_s: float | None = None
+    """The same, of watchers who had to go to another broker: first they have to notice that."""
+    joined_s: float | None = None
+    """From their coming on, until who subscribed anew meanwhile was given something of all that had a way."""
 
 
 class FailOverRow(msgspec.Struct, frozen=True):
@@ -97,6 +99,10 @@ class FailOverRow(msgspec.Struct, frozen=True):
     worst_s: float | None
     healed_median_s: float | None
     healed_worst_s: float | None
+    moved_median_s: float | None = None
+    moved_worst_s: float | None = None
+    joined_median_s: float | None = None
+    joined_worst_s: float | None = None
 
 
 def tabulate(found: Iterable[FailOver]) -> list[FailOverRow]:
@@ -106,11 +112,17 @@ def tabulate(found: Iterable[FailOver]) -> list[FailOverRow]:
         by_kind.setdefault(each.kind, []).append(each)
     rows = []
     for kind, members in sorted(by_kind.items()):
-        during = [each.with_way_s for each in members if each.with_way_s is not None]
-        after = [each.healed_s for each in members if each.healed_s is not None]
-        rows.append(FailOverRow(kind, len(members), *_spread(during), *_spread(after)))
+        spreads = (
+            *_spread(each.with_way_s for each in members),
+            *_spread(each.healed_s for each in members),
+            *_spread(each.moved_s for each in members),
+            *_spread(each.joined_s for each in members),
+        )
+        rows.append(FailOverRow(kind, len(members), *spreads))
     return rows
 
 
-def _spread(seconds: list[float]) -> tuple[float | None, float | None]:
+def _spread(found: Iterable[float | None]) -> tuple[float | None, float | None]:
+    """Return the median and the worst of what was measured."""
+    seconds = [each for each in found if each is not None]
     return (round(median(seconds), 2), round(max(seconds), 2)) if seconds else (None, None)

@@ -1,17 +1,41 @@
 """Who publishes and who subscribes while brokers and links fail, and where in the tree.
 
 Clients sit at the two ends of the longest way through the tree and in its middle, so that every fault is
-on the way of somebody. Those that are not durable know several brokers and go on at another one; durable
-subscriptions stay at theirs.
+on the way of somebody. Those that are not durable know several brokers and go on at another one. Of the
+durable ones two know one broker, and wait for it; two know several, and flee. Guests come while a fault
+lasts.
 """
 
 from __future__ import annotations
 
-from gapless.core.ids import CellId
-from gapless.demo.workload import ABROAD, EVERYTHING, LARGE, Cast, FeedPart, WatcherPart
+from typing import Final
+
+from gapless.core.ids import BrokerId, CellId
+from gapless.demo.workload import (
+    ABROAD,
+    DESK_LATER,
+    EVERYTHING,
+    LARGE,
+    Cast,
+    FeedPart,
+    WatcherPart,
+)
 from gapless.runtime.overlays import Overlay
 
-__all__ = ["cast_for", "longest_way"]
+__all__ = ["FICKLE", "NEWCOMERS", "VISITOR", "WISHES", "cast_for", "longest_way"]
+
+FICKLE: Final = "fickle"
+"""Who changes its filter whenever something fails."""
+
+WISHES: Final = (EVERYTHING, DESK_LATER)
+"""What the fickle one wants, in turn; some of every stream, so that all of its streams can be seen."""
+
+VISITOR: Final = "visitor"
+"""Who comes in every fault, and leaves when it is over."""
+
+NEWCOMERS: Final = ("newcomer-1", "newcomer-2", "newcomer-3", "newcomer-4")
+"""Who comes when one broker of each cell is left, one after the other, and stays. They are few, as all of
+them are there in the end."""
 
 
 def longest_way(overlay: Overlay) -> tuple[CellId, ...]:
@@ -43,6 +67,26 @@ def cast_for(overlay: Overlay) -> Cast:
             WatcherPart("roamer", EVERYTHING, everywhere[::-1]),
             WatcherPart("desk", EVERYTHING, middle[-1:], is_durable=True),
             WatcherPart("ledger", LARGE, far[:1], is_durable=True, order="total"),
+            WatcherPart("refugee", EVERYTHING, far, is_durable=True),
+            WatcherPart(FICKLE, WISHES[0], _each_once(middle[::-1], near), is_durable=True),
+            *_guests(near, far),
         ),
         router=middle[0],
     )
+
+
+def _guests(near: tuple[BrokerId, ...], far: tuple[BrokerId, ...]) -> list[WatcherPart]:
+    """Return who comes later, at one end of the tree or, where that is gone, at the other."""
+    here, there = _each_once(far, near), _each_once(near, far)
+    return [
+        WatcherPart(VISITOR, EVERYTHING, here),
+        *(
+            WatcherPart(name, EVERYTHING, there if place % 2 else here)
+            for place, name in enumerate(NEWCOMERS, start=1)
+        ),
+    ]
+
+
+def _each_once(*cells: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    """Return the brokers of cells, which are one and the same in a small tree."""
+    return tuple(dict.fromkeys(broker for cell in cells for broker in cell))

@@ -15,18 +15,20 @@ from typing import Final
 
 import msgspec
 
+from gapless.chaos.company import Company
 from gapless.chaos.faults import Fault, Harm, count_kinds, draw_faults
 from gapless.chaos.flow import FailOver, Flow, Stream, tabulate
 from gapless.chaos.namespaces import Namespaces
 from gapless.chaos.networks import Network, NetworkKind
-from gapless.chaos.parts import cast_for
+from gapless.chaos.parts import FICKLE, VISITOR, cast_for
 from gapless.chaos.proxies import Proxies
-from gapless.chaos.verdict import Options, Verdict, show_verdict
-from gapless.chaos.ways import streams_with_a_way
+from gapless.chaos.verdict import Options, Timing, Verdict, show_verdict
+from gapless.chaos.watchers import FLEE_AFTER_S
+from gapless.chaos.ways import streams_with_a_way, who_must_move
 from gapless.client import connect
-from gapless.core.ids import BrokerId
+from gapless.core.parameters import Parameters
 from gapless.demo.audit import audit_files
-from gapless.demo.players import Feed, Tally, Watcher
+from gapless.demo.players import Feed, Tally
 from gapless.demo.records import RecordFile
 from gapless.demo.runs import (
     drain,
@@ -36,7 +38,7 @@ from gapless.demo.runs import (
     until_signal,
 )
 from gapless.demo.screen import Screen, make_console
-from gapless.demo.workload import TESTS, Cast
+from gapless.demo.workload import TESTS
 from gapless.runtime.overlays import Overlay, overlay_of
 from gapless.runtime.supervisor import BrokerProcess, Happening, Stage, Supervisor
 
@@ -49,10 +51,14 @@ PARAMETERS: Final = {"redial_max_ms": 500, "client_beat_ms": 500}
 """Brokers of one computer may look often whether a neighbour is back, and clients leave a broker that
 says nothing for two seconds."""
 
+GUESTS_AFTER: Final = 0.3
+"""When guests come, as a part of the time that a fault lasts at least: some before it can have been
+noticed, some later."""
+
 PATIENCE_S: Final = 60.0
 """A stream that has a way and does not flow for so long is stuck."""
 
-REST_S: Final = 1.0
+REST_S: Final = 0.5
 """Between two faults, so that some begin while the last one is just over and some later."""
 
 DRAIN_S: Final = 120.0
@@ -71,11 +77,11 @@ class _Run:
         self.screen = screen
         self.tally = tally
         self.cast = cast_for(overlay)
-        self.flow = Flow(_streams(self.cast))
+        self.flow = Flow()
         self.faults: list[str] = []
         self.fail_overs: list[FailOver] = []
         self.stuck: list[str] = []
-        self.watchers: dict[str, Watcher] = {}
+        self._company: Company | None = None
         self._supervisor: Supervisor | None = None
 
     @property
@@ -83,6 +89,12 @@ class _Run:
         """Who runs the brokers."""
         assert self._supervisor is not None, "the run has not started"
         return self._supervisor
+
+    @property
+    def company(self) -> Company:
+        """Who watches."""
+        assert self._company is not None, "the run has not started"
+        return self._company
 
     async def start(self, data: Path) -> None:
         """Start the network and the brokers."""
@@ -96,15 +108,8 @@ class _Run:
         self.screen.say(f"starting {len(self.supervisor.brokers)} brokers …")
         await self.supervisor.start()
         self.screen.cast(self.cast, self.supervisor)
-        self.watchers = {
-            part.name: Watcher(
-                part,
-                [self.supervisor[each].url for each in part.brokers],
-                self.tally,
-                on_batch=self.flow.took,
-            )
-            for part in self.cast.watchers
-        }
+        urls = {each.name: each.url for each in self.supervisor.brokers}
+        self._company = Company(self.cast, urls, self.tally, self.flow)
 
     async def stop(self) -> None:
         """Stop the brokers and the network, as far as they were started."""
@@ -142,16 +147,15 @@ class _Run:
                     publishing.create_task(feed.run(records[feed.part.name], end))
                 for feed in feeds:
                     await feed.ready.wait()
-                for name, watcher in self.watchers.items():
-                    watching.create_task(watcher.run(records[name]))
-                    await watcher.ready.wait()
+                await self.company.open(records, watching)
+                await self.company.find_homes()
                 self.screen.phase("chaos")
                 await self._harm_all()
                 end.set()
             self.screen.phase("waiting for the last events")
+            self.company.welcome([VISITOR])  # it is owed what it has missed
             await drain(records, directory, DRAIN_S)
-            for watcher in self.watchers.values():
-                watcher.end()
+            self.company.end()
 
     # --- faults --------------------------------------------------------------------------------
 
@@ -172,8 +176,11 @@ class _Run:
         text = " and ".join(fault.text for fault in faults)
         self.faults.append(text)
         self.screen.say(text, style="bold red")
-        wanted = streams_with_a_way(self.overlay, self.cast, self._present(), faults)
-        hold = asyncio.create_task(asyncio.sleep(max(fault.hold_s for fault in faults)))
+        guests = self.company.guests_for({fault.kind for fault in faults})
+        present = self.company.present(guests)
+        wanted = set(streams_with_a_way(self.overlay, self.cast.feeds, present, faults))
+        # a filter whose streams all have a way must change while the fault lasts, else when it is over
+        is_due = wanted.issuperset(self.company.streams_of(FICKLE))
         flaps: list[asyncio.Task[None]] = []
         over = asyncio.Event()
         try:
@@ -182,42 +189,84 @@ class _Run:
                 if fault.flap_s:
                     flaps.append(asyncio.create_task(self._flap(fault, over)))
             self.flow.begin()
-            during = await self._await_flow(wanted, f"during: {text}")
-            await hold
+            changing = asyncio.create_task(self.company.change_filter())
+            hold_s = max(fault.hold_s for fault in faults)
+            due = changing if is_due else None
+            await self._go_around(guests, wanted, due, hold_s, text)
+            moving = who_must_move(self.overlay, present, faults)
+            during, moved, joined = self._times(wanted, moving, guests)
         finally:
             over.set()
             await asyncio.gather(*flaps)
             self.flow.begin()
             for fault in faults:
                 await self._heal(fault)
-        after = await self._await_flow(self.flow.streams, f"after: {text}")
+        everything = self.company.streams
+        await self._await_flow(everything, f"after: {text}")
+        if not is_due:
+            await self._await_change(changing, f"after: {text}")
+        after = self.flow.slowest_s(everything)
+        await self.company.find_homes()
+        await self.company.see_off()
         kind = faults[0].kind if len(faults) == 1 else "two at once"
-        self.fail_overs.append(FailOver(kind, during, after))
-        self._say_flow(len(wanted), during, after)
+        found = FailOver(kind, during, after, moved, joined)
+        self.fail_overs.append(found)
+        self._say_flow(found, len(wanted), len(everything))
 
-    def _say_flow(self, wanted: int, during: float | None, after: float | None) -> None:
-        said = f"{wanted} of {len(self.flow.streams)} streams had a way"
-        if during is not None:
-            said += f", and flowed again after {during:.2f} s"
-        if after is not None:
-            said += f"; all flowed {after:.2f} s after healing"
+    async def _go_around(
+        self,
+        guests: Collection[str],
+        wanted: Collection[Stream],
+        changing: asyncio.Task[str | None] | None,
+        hold_s: float,
+        text: str,
+    ) -> None:
+        """Let guests come, and see that what has a way flows while faults last."""
+        hold = asyncio.create_task(asyncio.sleep(hold_s))
+        await asyncio.sleep(GUESTS_AFTER * hold_s)
+        self.flow.begin_for(guests)
+        self.company.welcome(guests)
+        await self._await_flow(wanted, f"during: {text}")
+        if changing is not None:
+            await self._await_change(changing, f"during: {text}")
+        await hold
+
+    def _times(
+        self, wanted: Collection[Stream], moving: Collection[str], coming: Collection[str]
+    ) -> list[float | None]:
+        """Return how long streams took: of who stayed, of who had to move, of who came."""
+        moved = {stream for stream in wanted if stream.watcher in moving}
+        joined = {stream for stream in wanted if stream.watcher in coming}
+        stayed = set(wanted) - moved - joined
+        return [self.flow.slowest_s(some) for some in (stayed, moved, joined)]
+
+    def _say_flow(self, found: FailOver, wanted: int, everything: int) -> None:
+        said = f"{wanted} of {everything} streams had a way"
+        if found.with_way_s is not None:
+            said += f", and flowed again after {found.with_way_s:.2f} s"
+        if found.moved_s is not None:
+            said += f"; of who moved after {found.moved_s:.2f} s"
+        if found.joined_s is not None:
+            said += f"; new subscriptions flowed after {found.joined_s:.2f} s"
+        if found.healed_s is not None:
+            said += f"; all flowed {found.healed_s:.2f} s after healing"
         self.screen.say(f"  {said}", style="green")
 
-    def _present(self) -> dict[str, BrokerId | None]:
-        """Return where watchers are now."""
-        return {
-            name: None if watcher.session is None else watcher.session.broker
-            for name, watcher in self.watchers.items()
-        }
+    async def _await_flow(self, wanted: Collection[Stream], when: str) -> None:
+        """Wait until streams flow; note those that do not."""
+        for stream in await self.flow.await_all(wanted, PATIENCE_S):
+            self._note_stuck(f"{stream} stood still for {PATIENCE_S:g} s {when}")
 
-    async def _await_flow(self, wanted: Collection[Stream], when: str) -> float | None:
-        """Wait until streams flow; return how long the slowest took."""
-        missing = await self.flow.await_all(wanted, PATIENCE_S)
-        for stream in missing:
-            self.stuck.append(f"{stream} stood still for {PATIENCE_S:g} s {when}")
-            self.screen.say(self.stuck[-1], style="bold red")
-        slowest = self.flow.slowest(wanted)
-        return None if slowest is None else slowest[0]
+    async def _await_change(self, changing: asyncio.Task[str | None], when: str) -> None:
+        """Wait until a filter is changed; note if it is not in time, or cannot be."""
+        done, _ = await asyncio.wait([changing], timeout=PATIENCE_S)
+        trouble = changing.result() if done else f"no filter was changed for {PATIENCE_S:g} s"
+        if trouble is not None:
+            self._note_stuck(f"{trouble} {when}")
+
+    def _note_stuck(self, what: str) -> None:
+        self.stuck.append(what)
+        self.screen.say(what, style="bold red")
 
     async def _harm(self, fault: Fault) -> None:
         await self.network.cut(fault.cuts)
@@ -258,10 +307,17 @@ async def _listed(broker: BrokerProcess) -> list[str]:
         return [f"{broker.name} lists {each}" for each in await session.partitions()]
 
 
-def _streams(cast: Cast) -> list[Stream]:
-    return [
-        Stream(part.name, pubend) for part in cast.watchers for pubend in sorted(part.wish.pubends)
-    ]
+def _timing() -> Timing:
+    """Return what brokers and clients of a run are told about patience."""
+    told = msgspec.convert(PARAMETERS, Parameters)
+    return Timing(
+        heartbeat_ms=told.heartbeat_ms,
+        session_dead_ms=told.session_dead_ms,
+        redial_max_ms=told.redial_max_ms,
+        attach_timeout_ms=told.attach_timeout_ms,
+        client_beat_ms=told.client_beat_ms,
+        flee_after_s=FLEE_AFTER_S,
+    )
 
 
 async def perform(
@@ -284,18 +340,18 @@ async def perform(
     finally:
         screen.say("stopping the brokers …")
         await run.stop()
-    audit = audit_files(directory, TESTS)
     return Verdict(
         options=options,
         network=kind,
+        timing=_timing(),
         faults=run.faults,
         fail_over=tabulate(run.fail_overs),
         stuck=run.stuck,
         listed=listed,
         kills=tally.kills,
         restarts=tally.restarts,
-        audit=audit,
-        clean=audit.is_clean and not run.stuck and not listed,
+        flights=run.company.flights,
+        audit=audit_files(directory, TESTS),
     )
 
 

@@ -13,7 +13,7 @@ from gapless.demo.audit import Audit
 from gapless.demo.players import Tally
 from gapless.demo.screen import show_audit
 
-__all__ = ["Options", "Verdict", "show_verdict"]
+__all__ = ["Options", "Timing", "Verdict", "show_verdict"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,23 +29,54 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Events a second, of all publishers together."""
 
 
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides how soon a failure is noticed; times of fail-over are to be read against it."""
+
+    heartbeat_ms: int
+    session_dead_ms: int
+    redial_max_ms: int
+    attach_timeout_ms: int
+    """For so long a new subscription waits for streams that cannot begin before it does without them."""
+    client_beat_ms: int
+    flee_after_s: float
+    """How long durable watchers that know several brokers wait for theirs."""
+
+    @property
+    def story(self) -> str:
+        """Say it in a sentence."""
+        return (
+            f"brokers: heartbeat_ms {self.heartbeat_ms}, session_dead_ms {self.session_dead_ms}, "
+            f"redial_max_ms {self.redial_max_ms}, attach_timeout_ms {self.attach_timeout_ms}; "
+            f"clients: client_beat_ms {self.client_beat_ms}, "
+            f"durable ones flee after {self.flee_after_s:g} s"
+        )
+
+
 class Verdict(msgspec.Struct, kw_only=True):
     """What came of a run."""
 
     options: Options
     network: NetworkKind
+    timing: Timing
     faults: list[str]
     fail_over: list[FailOverRow]
     stuck: list[str]
-    """Streams that had a way and did not flow."""
+    """Streams that had a way and did not flow, and filters that were not changed."""
     listed: list[str]
     """Partitions that brokers list though all is healed."""
     kills: int
     restarts: int
+    flights: int
+    """How often a durable watcher went on at another broker, as its own was gone."""
     audit: Audit
-    clean: bool
+    clean: bool = False
+    """Whether nothing is wrong."""
     kept: str | None = None
     """Where records and logs of the brokers are, if they are kept."""
+
+    def __post_init__(self) -> None:
+        """Judge."""
+        self.clean = self.audit.is_clean and not self.stuck and not self.listed
 
 
 def show_verdict(console: Console, verdict: Verdict, tally: Tally) -> None:
@@ -53,6 +84,8 @@ def show_verdict(console: Console, verdict: Verdict, tally: Tally) -> None:
     console.print()
     console.print(f"{len(verdict.faults)} faults; seconds until all streams flowed again:")
     console.print(_fail_over(verdict.fail_over))
+    console.print(verdict.timing.story, soft_wrap=True)
+    console.print(f"durable subscriptions fled {verdict.flights} times")
     show_audit(console, verdict.audit, tally)
     for each in verdict.stuck:
         console.print(Text(f"  {each}", style="red"))
@@ -71,12 +104,16 @@ def _fail_over(rows: list[FailOverRow]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("fault")
     for name in (
-        *("times", "with a way: median", "worst"),
-        *("all, after healing: median", "worst"),
+        *("times", "with a way: median", "worst", "who moved: median", "worst"),
+        *("who came: median", "worst", "all, after healing: median", "worst"),
     ):
         table.add_column(name, justify="right")
     for row in rows:
-        seconds = (row.median_s, row.worst_s, row.healed_median_s, row.healed_worst_s)
+        seconds = (
+            *(row.median_s, row.worst_s, row.moved_median_s, row.moved_worst_s),
+            *(row.joined_median_s, row.joined_worst_s),
+            *(row.healed_median_s, row.healed_worst_s),
+        )
         shown = ("" if each is None else f"{each:.2f}" for each in seconds)
         table.add_row(row.kind, str(row.count), *shown)
     return table

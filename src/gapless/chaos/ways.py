@@ -7,15 +7,15 @@ pubend to the one of its watcher, whatever is lost between (P6).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gapless.chaos.faults import Fault, Harm
 from gapless.chaos.flow import Stream
 from gapless.core.ids import BrokerId
-from gapless.demo.workload import Cast, WatcherPart
+from gapless.demo.workload import FeedPart, WatcherPart
 from gapless.runtime.overlays import Overlay
 
-__all__ = ["connected_parts", "streams_with_a_way"]
+__all__ = ["connected_parts", "streams_with_a_way", "who_must_move"]
 
 
 def connected_parts(overlay: Overlay, faults: Sequence[Fault]) -> list[set[BrokerId]]:
@@ -41,18 +41,20 @@ def connected_parts(overlay: Overlay, faults: Sequence[Fault]) -> list[set[Broke
 
 def streams_with_a_way(
     overlay: Overlay,
-    cast: Cast,
-    present: Mapping[str, BrokerId | None],
+    feeds: Iterable[FeedPart],
+    present: Mapping[WatcherPart, BrokerId | None],
     faults: Sequence[Fault],
 ) -> list[Stream]:
-    """Return the streams that must flow while faults last; ``present`` is where watchers are now."""
+    """Return the streams that must flow while faults last, of watchers that are somewhere ``present``,
+    or are on their way.
+    """
     parts = connected_parts(overlay, faults)
     running = {broker for part in parts for broker in part}
-    homes = {feed.pubend: feed.brokers[0] for feed in cast.feeds}
+    homes = {feed.pubend: feed.brokers[0] for feed in feeds}
     found = []
-    for watcher in cast.watchers:
-        place = _place(watcher, present[watcher.name], running)
-        around = next((part for part in parts if place in part), set())
+    for watcher, broker in present.items():
+        places = _places(watcher, broker, running)
+        around = next((part for part in parts if places and places <= part), set())
         reached = {pubend for pubend in watcher.wish.pubends if homes[pubend] in around}
         if watcher.order == "total" and reached != watcher.wish.pubends:
             continue  # it waits for all of them
@@ -60,13 +62,22 @@ def streams_with_a_way(
     return found
 
 
-def _place(part: WatcherPart, present: BrokerId | None, running: set[BrokerId]) -> BrokerId | None:
-    """Return where a watcher is, or will be soon; None if none of its brokers runs.
+def who_must_move(
+    overlay: Overlay, present: Mapping[WatcherPart, BrokerId | None], faults: Sequence[Fault]
+) -> set[str]:
+    """Return the watchers whose broker does not run while faults last."""
+    running = {broker for part in connected_parts(overlay, faults) for broker in part}
+    return {part.name for part, broker in present.items() if broker and broker not in running}
 
-    Who is at an island stays there: its broker is alive, and says so.
+
+def _places(part: WatcherPart, present: BrokerId | None, running: set[BrokerId]) -> set[BrokerId]:
+    """Return where a watcher may be, or will be soon; nowhere if none of its brokers runs.
+
+    Who is behind a barrier stays there: its broker is alive, and says so. The session of a durable watcher may
+    be elsewhere than the subscription, which has fled before: that is at any of its brokers that run.
     """
     if part.is_durable:
-        return part.brokers[0] if part.brokers[0] in running else None
+        return running.intersection(part.brokers)
     if present in running:
-        return present
-    return next((broker for broker in part.brokers if broker in running), None)
+        return {present}
+    return set([each for each in part.brokers if each in running][:1])
