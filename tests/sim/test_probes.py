@@ -18,13 +18,16 @@ from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
 from gapless.delivery import acks, router
 from gapless.delivery.members import Membership
 from gapless.delivery.pubend import Pubend
+from gapless.delivery.publishers import Publishers
 from gapless.delivery.serving import Serving
+from gapless.delivery.subscribers.crew import Crew
 from gapless.delivery.subscribers.host import SubscriberHost
 from gapless.delivery.subscribers.reporting import Reporting
 from gapless.delivery.subscribers.states import State
 from gapless.delivery.subscribers.strand import Strand
 from gapless.messages.records import Append, LogRow, MemberRecord, RegimeRecord, Store
 from gapless.messages.streams import Attached, Piece, Publication
+from gapless.propagation.edge import Edge
 from gapless.propagation.leaf import LeafTable
 from gapless.propagation.outtable import OutTable
 from gapless.propagation.transfer import TableReceiver
@@ -63,6 +66,18 @@ def options(seed: int, **changes: Any) -> Options:
         retention_s=0,
     )
     return made.with_(**changes)
+
+
+PARKED: dict[str, Any] = {
+    "safety_ms": 6_000,
+    "publish_rate": 30.0,
+    "rates": {"cut": 3.0},
+    "down_ms_min": 1_500,
+    "down_ms_max": 4_000,
+    "durable": 0.0,
+    "churn_rate": 1.0,
+}
+"""A world in which hosts are cut off for so long that their pubends no longer wait for them."""
 
 
 def run_with(kind: Kind, seed: int = 0, **changes: Any) -> tuple[Run, Any]:
@@ -228,6 +243,49 @@ def test_silence_that_a_broker_holds_wrongly_breaks_i3() -> None:
     assert "I3" in names(world)
 
 
+def live_strand(world: World, probe: Invariant) -> tuple[Host, Any, Any, Piece]:
+    """Return a strand that is live, and a piece that says all is silent since it began."""
+    for host in world.hosts.values():
+        machine: Any = host.process and host.process.machine
+        for pubend, subend in machine.host.subends.items():
+            stream = probe.truth.streams[pubend]
+            record = max(probe.insight.regimes[pubend].values(), key=lambda each: each.number)
+            for strand in subend.strands.values():
+                if strand.state is not State.LIVE or strand.base is None or not stream.ticks:
+                    continue
+                places = range(stream.after(strand.base), len(stream.ticks))
+                if any(probe.truth.matches(stream, strand.segment.text, each) for each in places):
+                    silent = Piece(strand.base + 1, stream.ticks[-1], record.number, 0)
+                    return host, machine, strand, silent
+    raise AssertionError("nobody was sent anything")
+
+
+def test_silence_that_a_stream_holds_wrongly_breaks_i3_in_that_step() -> None:
+    world, probe = sound(SilenceHonesty, subscribers=12)
+    host, machine, strand, silent = live_strand(world, probe)
+    probe._steps = 0  # nor is it the turn of all that is held
+    probe.moved(host.process, machine, None)
+    assert names(world) == []
+    strand.subend._horizon._tick = strand.base
+    strand.subend._stream.accumulate(silent)
+    probe.moved(host.process, machine, None)
+    assert "I3" in names(world)
+
+
+def test_silence_that_is_held_when_a_filter_starts_breaks_i3() -> None:
+    world, probe = sound(SilenceHonesty, subscribers=12)
+    host, machine, strand, silent = live_strand(world, probe)
+    probe._steps = 0
+    machine.host._segments, segments = {}, machine.host._segments
+    strand.subend._horizon._tick = strand.base
+    strand.subend._stream.accumulate(silent)
+    probe.moved(host.process, machine, None)
+    assert names(world) == []
+    machine.host._segments = segments
+    probe.moved(host.process, machine, None)
+    assert "I3" in names(world)
+
+
 # --- tables (I4, I5) --------------------------------------------------------------------------
 
 
@@ -367,8 +425,39 @@ def test_a_position_below_what_was_told_breaks_i8() -> None:
     assert names(world) == ["I8"]
 
 
+def test_what_is_passed_in_a_regime_that_does_not_serve_it_breaks_i7() -> None:
+    plant = (Crew, "is_covered", lambda *_: True)
+    assert found(Strands, plant, **PARKED) == "I7"
+
+
+def test_what_is_read_for_another_filter_in_place_of_a_piece_breaks_i7() -> None:
+    plant = (SubscriberHost, "everything_wanted", lambda _: "FALSE")
+    assert found(Strands, plant, **PARKED) == "I7"
+
+
 def test_an_answer_that_leaves_out_what_matches_breaks_i7() -> None:
     assert found(ExactReads, (Serving, "_filter", lambda *_: Filter("FALSE"))) == "I7"
+
+
+def test_an_answer_of_a_broker_to_itself_that_leaves_out_what_matches_breaks_i7() -> None:
+    plant = (Serving, "_filter", lambda *_: Filter("FALSE"))
+    assert found(ExactReads, plant, cells=1) == "I7"
+
+
+# --- publishers (I12) -------------------------------------------------------------------------
+
+
+def test_what_is_logged_twice_breaks_i12() -> None:
+    """The oracle looks at every row that reaches a log."""
+    plant = (Publishers, "published", lambda *_: ())
+    details = []
+    with patched(*plant):
+        for seed in range(5):
+            run = Run(options(seed, repeat_rate=50.0), probes=())
+            run.begin()
+            run.world.run_until(run.options.safety_ms * 1_000)
+            details += [each.detail for each in run.world.violations if each.name == "duplicate"]
+    assert any("(I12)" in each for each in details)
 
 
 # --- what is kept (I9, I10) -------------------------------------------------------------------
@@ -449,11 +538,72 @@ def test_a_cache_over_its_limit_breaks_i14() -> None:
 # --- convergence (I15) ------------------------------------------------------------------------
 
 
+def never_settle(original: Any) -> Any:
+    def updated(self: Edge, *arguments: Any) -> Any:
+        outcome = original(self, *arguments)
+        self.settled = False
+        return outcome
+
+    return updated
+
+
+def owed_with(plant: Plant, seed: int = 0, **changes: Any) -> tuple[Run, str]:
+    """Return a run to its end with a bug planted, and what is found to be owed in vain."""
+    with patched(*plant):
+        run = Run(
+            options(seed, liveness_ms=2_000, **changes),
+            probes=[lambda run: Watch(run, [Convergence])],
+        )
+        result = run.play()
+    assert [each.name for each in result.violations] == ["I15"], result.violations
+    return run, result.violations[0].detail
+
+
 def test_an_overlay_that_does_not_settle_breaks_i15() -> None:
-    with patched(Convergence, "_late", staticmethod(lambda table: iter([f"{table!r} is late"]))):
-        small = options(0, liveness_ms=1_000, whole_core=1.0)
-        result = Run(small, probes=[lambda run: Watch(run, [Convergence])]).play()
-    assert [each.name for each in result.violations] == ["I15"]
+    plant = (Edge, "_updated", never_settle(Edge._updated))
+    run, owed = owed_with(plant, whole_core=1.0)
+    assert len(run.world.core) == len(run.world.hosts)
+    assert "is not settled" in owed
+
+
+def test_a_part_that_does_not_settle_breaks_i15() -> None:
+    plant = (Edge, "_updated", never_settle(Edge._updated))
+    run, owed = owed_with(plant, seed=6, whole_core=0.0, cells=6)
+    assert 1 < len(run.world.core) < len(run.world.hosts)
+    assert "is not settled" in owed
+
+
+def test_a_part_owes_nothing_to_those_outside() -> None:
+    small = options(6, whole_core=0.0, cells=6, rates={"crash": 2.0, "permanent cut": 5.0})
+    run = Run(small, probes=[lambda run: Watch(run, [Convergence])])
+    assert run.play().violations == ()
+    world = run.world
+    inside = {host.broker for host in world.core}
+    assert 1 < len(inside) < len(world.hosts)
+    outside = [host for host in world.hosts.values() if host.broker not in inside]
+    for host in outside:
+        world.crash(host)
+    assert world.probes[0].owed(world) == []
+    world.core.append(outside[0])
+    assert world.probes[0].owed(world) == [f"{outside[0].broker} has not begun"]
+
+
+def test_a_table_that_keeps_what_nobody_wants_breaks_i15() -> None:
+    original = OutTable.changed
+
+    def only_more(self: OutTable, added: Any, removed: Any) -> None:
+        del removed
+        original(self, added, ())
+
+    _, owed = owed_with((OutTable, "changed", only_more), whole_core=1.0)
+    assert "which nobody wants" in owed
+
+
+def test_merged_tables_may_have_more_than_is_wanted() -> None:
+    limits = {"table_conjunctions_max": 1}
+    small = options(0, whole_core=1.0, subscribers=12, limits=limits)
+    run = Run(small, probes=[lambda run: Watch(run, [Convergence])])
+    assert run.play().violations == ()
 
 
 def test_what_is_not_settled_not_fed_and_not_started_is_owed() -> None:

@@ -389,6 +389,17 @@ def test_regimes_that_no_piece_needs_are_forgotten() -> None:
     assert len(world.subscription("n", "y19").strands) == 1
 
 
+def test_regimes_are_forgotten_too_while_a_stream_stands_still() -> None:
+    _, _, _, subend = live(regimes_kept=2)
+    newest, horizon = regime_at(subend), subend.horizon or 0
+    feed(subend, 5, 9, regime=newest + 1)  # it waits for what is below
+    for number in range(newest + 1, newest + 100):
+        subend.regime(Regime(P, number, horizon + 1, 1, None, ()))
+    assert subend.horizon == horizon
+    assert subend._regimes.knows(newest + 1), "a piece that waits needs it"
+    assert len(subend._regimes) <= 8
+
+
 def test_a_stream_of_a_position_that_nobody_knows_waits_for_its_announcement() -> None:
     world = Desk("p-n")
     begin = Begin(BeginKind.POSITION, ((PubendId("P"), 5),))

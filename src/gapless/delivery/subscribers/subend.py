@@ -339,8 +339,14 @@ class Subend:
 
     def regime(self, message: Regime) -> None:
         """Learn a regime that a piece may wait for."""
+        self._forget_regimes()  # a stream that stands still hears of them, too
         if self._regimes.learn(message):
             self.advance()
+
+    def _forget_regimes(self) -> None:
+        kept = self._context.parameters.regimes_kept
+        if len(self._regimes) > 2 * kept + 1:
+            self._regimes.forget(self._stream.regimes(), kept)
 
     def advance(self) -> None:
         """Hand over all pieces that follow the horizon (R44)."""
@@ -374,9 +380,7 @@ class Subend:
 
     def _passed(self) -> None:
         """Pieces were handed over: forget regimes, and let others know."""
-        kept = self._context.parameters.regimes_kept
-        if len(self._regimes) > 2 * kept + 1:
-            self._regimes.forget(self._stream.regimes(), kept)
+        self._forget_regimes()
         self._moved()
 
     def _start_strands(self, low: Tick, time: VirtualTime | None) -> None:

@@ -1,4 +1,4 @@
-"""Convergence: in a healed overlay everything is known where it is needed."""
+"""Convergence: in what heals of an overlay everything is known where it is needed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gapless.broker import Broker
-from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
-from gapless.core.parameters import us
+from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VirtualTime
+from gapless.core.parameters import DEFAULTS, us
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.subscribers.states import State
 from gapless.delivery.subscribers.subend import Subend
@@ -23,12 +23,22 @@ __all__ = ["Convergence"]
 
 
 class Convergence(Invariant):
-    """I15: in the liveness phase, if the whole overlay heals: every broker knows every pubend, every
-    edge is settled and has the newest entry of every host behind it, nobody is late, no old table
-    is kept beyond its time, every pubend that is needed is fed, every strand has started, every
-    horizon has been near the top once, and where nothing waits for an acknowledgement of a client
-    the pubend's row of a host was near it once too: reports follow. A pubend whose log is damaged is
-    left out.
+    """I15: in the liveness phase, in the part that heals (:mod:`..cores`): every broker of it knows
+    every pubend of it; every edge towards somebody of it is settled and has the newest entry of every
+    host of it behind that edge; no host of it is late for a pubend of it; no old table is kept beyond
+    its time; every pubend that is needed is fed, every strand on it has started, every horizon has
+    been near the top once, and where nothing waits for an acknowledgement of a client the pubend's row
+    of a host was near it once too: reports follow. A pubend whose log is damaged is left out.
+
+    The part is connected in the tree, and those of its cells that lost brokers lost them for good. So
+    whoever feeds, or speaks, on the way between two of the part is of the part. Of hosts and pubends
+    outside nothing is promised: they come and go, so they may be late, or not known, for ever, and an
+    edge that leads to them alone is never settled.
+
+    If the whole overlay heals, and no link stays cut, no partition is named any more. And there is no
+    surplus: a table has no conjunction that no host says on whose behalf it speaks (VT 3.3), unless it
+    was merged. Only there: a part goes on to speak for whoever is outside, and what of that is old cannot
+    be told from what is wanted.
 
     The runner asks again and again; what is still owed after the time for that is a violation.
     """
@@ -49,24 +59,38 @@ class Convergence(Invariant):
 
     def owed(self, world: World) -> list[str]:
         """Return what is missing for convergence."""
-        if len(world.core) < len(world.hosts):
-            return []
         machines: list[Broker] = []
-        for host in self.world.hosts.values():
+        for host in world.core:
             if host.process is not None and not isinstance(host.process.machine, Broker):
                 return []  # it is no broker that is simulated
             machine = broker_of(host)
             if machine is None:
                 return [f"{host.broker} has not begun"]
             machines.append(machine)
-        streams = [each for each in self.truth.streams.values() if not self.truth.damaged(each)]
+        whole = len(world.core) == len(world.hosts)
+        inside = {host.broker for host in world.core}
+        streams = [
+            each
+            for each in self.truth.streams.values()
+            if each.broker in inside and not self.truth.damaged(each)
+        ]
+        shbs = {machine.context.identity.shb for machine in machines}
         times = self._settled_times(machines)
+        said = _said(machines) if whole and self._is_exact else {}
         found: list[str] = []
         for machine in machines:
             me = machine.context.identity.broker
-            found += [f"{me}: {line}" for line in self._tables(machine, streams, times)]
+            found += [f"{me}: {line}" for line in self._tables(machine, streams, shbs, times)]
+            found += [f"{me}: {line}" for line in self._surplus(machine, said)]
+            if whole and not self.insight.options.inner_cuts:
+                found += [f"{me}: partition {each}" for each in machine.partitions.table()]
             found += [f"{me}: {line}" for line in self._streams(machine, streams)]
         return found
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether no table is merged: then what it says is what some host says."""
+        return self.insight.parameters.table_conjunctions_max >= DEFAULTS.table_conjunctions_max
 
     def _settled_times(self, machines: list[Broker]) -> dict[ShbId, VirtualTime]:
         """Return the virtual times of the hosts that have not changed for a while."""
@@ -83,31 +107,37 @@ class Convergence(Invariant):
         return found
 
     def _tables(
-        self, machine: Broker, streams: list[Stream], times: dict[ShbId, VirtualTime]
+        self,
+        machine: Broker,
+        streams: list[Stream],
+        shbs: set[ShbId],
+        times: dict[ShbId, VirtualTime],
     ) -> Iterator[str]:
-        holdings = machine.tables.holdings
-        identity = machine.context.identity
-        for stream in streams:
-            if machine.announcements.get(stream.pubend) is None:
-                yield f"{stream.pubend} is not known"
+        holdings, own = machine.tables.holdings, machine.context.identity.cell
+        pubends = [stream.pubend for stream in streams]
+        for pubend in pubends:
+            if machine.announcements.get(pubend) is None:
+                yield f"{pubend} is not known"
+        towards = {self._edge_to(own, shb) for shb in shbs}
         for name, edge in holdings.edges.items():
-            if not edge.settled:
+            if name in towards and not edge.settled:
                 yield f"the edge to {name} is not settled"
             for table in edge.tables():
-                yield from self._late(table)
+                yield from self._late(table, pubends, shbs)
             for held in edge.held():
                 if held.since is not None and machine.context.now - held.since > self._old_us:
                     yield f"{held!r} is too old"
         for out in holdings.out.values():
-            yield from self._late(out.sender.table)
+            yield from self._late(out.sender.table, pubends, shbs)
         for shb, time in times.items():
-            name = str(shb)
-            if shb.cell != identity.cell:
-                behind = self.insight.first_cell(identity.cell, shb.cell)
-                name = behind
+            name = self._edge_to(own, shb)
             entry = holdings.edges[name].entry(shb)
             if entry is None or entry.time != time:
                 yield f"{shb} is at {time}, the edge to {name} has {entry}"
+
+    def _edge_to(self, own: CellId, shb: ShbId) -> str:
+        """Return the name of the edge behind which a host is, as seen from a cell."""
+        return str(shb) if shb.cell == own else self.insight.first_cell(own, shb.cell)
 
     @property
     def _old_us(self) -> int:
@@ -115,9 +145,23 @@ class Convergence(Invariant):
         return us(s=parameters.legacy_ttl_s + 2 * parameters.park_after_s)
 
     @staticmethod
-    def _late(table: Table) -> Iterator[str]:
-        if any(table.late.values()):
-            yield f"{table!r}: {table.late} are late"
+    def _late(table: Table, pubends: list[PubendId], shbs: set[ShbId]) -> Iterator[str]:
+        for pubend in pubends:
+            late = table.late.get(pubend, frozenset()) & shbs
+            if late:
+                yield f"{table!r}: {late} are late for {pubend}"
+
+    def _surplus(self, machine: Broker, said: dict[ShbId, set[str]]) -> Iterator[str]:
+        """Look whether a broker says something for others that none of them says."""
+        own = machine.context.identity.cell
+        for direction, out in machine.tables.holdings.out.items() if said else ():
+            wanted: set[str] = set()
+            for shb, texts in said.items():
+                if self._edge_to(own, shb) != direction:
+                    wanted |= texts
+            surplus = out.sender.table.conjunctions.keys() - wanted
+            if surplus:
+                yield f"the table for {direction} has {min(surplus)}, which nobody wants"
 
     def _streams(self, machine: Broker, streams: list[Stream]) -> Iterator[str]:
         for stream in streams:
@@ -154,3 +198,11 @@ class Convergence(Invariant):
         else:
             floor = None if row is None else row.floor
             yield f"the floor of {subend.pubend} is at {floor} of {hosted.top}"
+
+
+def _said(machines: list[Broker]) -> dict[ShbId, set[str]]:
+    """Return what each host says that it wants."""
+    return {
+        machine.context.identity.shb: set(machine.tables.leaf.sender.table.conjunctions)
+        for machine in machines
+    }

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gapless.broker import Broker
-from gapless.core.ids import BrokerId
+from gapless.core.ids import BrokerId, PubendId, ShbId
 from gapless.core.machine import Event, LinkDown, LinkFree, LinkFull, LinkUp
-from gapless.core.ticks import TICKS_PER_MS
+from gapless.core.ticks import TICKS_PER_MS, Tick
+from gapless.delivery.attachments import Attachment, Routed
 from gapless.delivery.istream import PUBLICATION_BYTES
+from gapless.delivery.knowledge import content_bytes
 from gapless.delivery.pubend import Pubend
+from gapless.delivery.router import Router
+from gapless.delivery.sending import Masks
+from gapless.delivery.subscribers.subend import Subend
+from gapless.messages.propagation import TableFull
 from gapless.messages.records import Change, PublisherRecord, Store
 from gapless.messages.requests import ReadReply
-from gapless.messages.streams import Frame, Nack, Piece
+from gapless.messages.streams import Frame, Member, Nack, Piece, Regime, Report, SetDefine
 from gapless.sim.oracle import Stream
 from gapless.sim.probes.insight import Insight
 from gapless.sim.probes.watch import Handler, Invariant
@@ -30,6 +38,9 @@ SCAN_STEPS = 16
 EVENT_BYTES_MIN = 8
 """What an event of an answer to a read takes at least."""
 
+ANSWER_FRAMES = 4
+"""What a range that was asked for is answered with at once is not much more than so many full frames."""
+
 EVENT_BYTES_MAX = 256
 """What an event of a workload takes in a log at most, with its share of a row."""
 
@@ -38,12 +49,16 @@ class Limits(Invariant):
     """I14: the caches of the router and of the subends are within ``cache_bytes`` after every step.
     Now and then, each broker in its turn: attachments, curious ranges, the buffers of strands (what
     may be prefetched, what is held while joining, and one answer to a read), what is joined while
-    it is held, unfinished segments, reads under way, the bytes of logs and of what is staged. Tables
-    are counted with I5.
+    it is held, unfinished segments, reads under way, the bytes of logs and of what is staged; the
+    deltas that are kept of a table and the conjunctions that it has; the sets that are named in a
+    session; the regimes that a peer was told. Those that a stream knows are looked at when it took a
+    piece, was passed, or heard of another, for then it forgets. Tables are counted with I5.
 
-    Of what is said: a nack has so many ranges of such a length, a frame or an answer to a read has
-    so many events, and a peer for which too much waits to be sent, or for the first relay on the way
-    to it, is sent nothing of the streams (R40). On disk, a publisher's window is not longer than it may be.
+    Of what is said: a nack has so many ranges of such a length, and of a host not more ticks than its
+    window; a frame or an answer to a read has so many events, a part of a table so many bytes, and so
+    has the answer to a range that was asked for; hosts are reported in so many groups. A peer for which
+    too much waits to be sent, or for the first relay on the way to it, is sent nothing of the streams
+    (R40). On disk, a publisher's window is not longer than it may be.
     """
 
     def __init__(self, insight: Insight) -> None:
@@ -62,6 +77,11 @@ class Limits(Invariant):
         self._frame = parameters.frame_events_max
         self._chunk = parameters.read_chunk_bytes + EVENT_BYTES_MAX
         self._span = parameters.nack_span_ms * TICKS_PER_MS
+        self._window_ticks = parameters.nack_window * self._span
+        self._members: dict[tuple[BrokerId, str, int], tuple[Member, ...]] = {}
+        """By who speaks to whom the sets that were named."""
+        self._groups: dict[tuple[BrokerId, str, PubendId], tuple[int, list[set[ShbId]]]] = {}
+        """The last step with reports of a pubend, and the groups of hosts in it."""
         self._full: set[tuple[BrokerId, BrokerId]] = set()
         """Who was told that too much waits for whom."""
         self._unasked: str | None = None
@@ -69,16 +89,57 @@ class Limits(Invariant):
 
     def said(self) -> Mapping[type, Handler]:
         """Look at what has a size."""
-        return {Nack: self._nack, Frame: self._framed, ReadReply: self._replied}
+        return {
+            Nack: self._nack,
+            Frame: self._framed,
+            ReadReply: self._replied,
+            TableFull: self._full_table,
+            SetDefine: self._defined,
+            Report: self._reported,
+        }
 
     def _nack(self, process: Process, peer: str, message: Nack) -> None:
-        del peer
         most = self.insight.parameters.nack_ranges_max
         if len(message.ranges) > most:
             self._over(process, "ranges of a nack", len(message.ranges), most)
-        longest = max(high - low + 1 for low, high in message.ranges)
-        if longest > self._span:
-            self._over(process, "ticks of a nack", longest, self._span)
+        lengths = [high - low + 1 for low, high in message.ranges]
+        if max(lengths) > self._span:
+            self._over(process, "ticks of a nack", max(lengths), self._span)
+        machine = process.machine
+        assert isinstance(machine, Broker)
+        subend = machine.host.subends.get(message.pubend)
+        # a router, who asks for all its receivers, has no such window
+        is_hosts = subend is not None and subend.feeder == peer
+        is_hosts = is_hosts and machine.router.feeder(message.pubend) != peer
+        if is_hosts and sum(lengths) > self._window_ticks:
+            self._over(process, "ticks that a host asks for", sum(lengths), self._window_ticks)
+
+    def _full_table(self, process: Process, peer: str, part: TableFull) -> None:
+        del peer
+        most = self.insight.parameters.frame_bytes_max
+        content = (part.conjunctions, part.entries, part.known, part.late)
+        count = sum(map(len, content[:3])) + sum(len(shbs) for _, shbs in part.late)
+        size = len(msgspec.msgpack.encode(content))
+        if count > 1 and size > most:
+            self._over(process, "bytes of a part of a table", size, most)
+
+    def _defined(self, process: Process, peer: str, message: SetDefine) -> None:
+        self._members[process.host.broker, peer, message.number] = message.members
+
+    def _reported(self, process: Process, peer: str, message: Report) -> None:
+        """Gather the groups of a step; when the next one reports, look at those of the last."""
+        if message.set_number < 0:
+            return  # a host speaks for itself
+        me, most = process.host.broker, self.insight.parameters.ack_groups
+        members = self._members.get((me, peer, message.set_number), ())
+        for pubend, _ in message.acknowledged:
+            step, groups = self._groups.get((me, peer, pubend), (0, []))
+            if step != self.world.steps:
+                if not _is_in_goes(groups, most):
+                    self._over(process, f"groups of hosts for {pubend}", len(groups), most)
+                groups = []
+            groups.append({member.shb for member in members})
+            self._groups[me, peer, pubend] = (self.world.steps, groups)
 
     def _framed(self, process: Process, peer: str, message: Frame) -> None:
         del peer
@@ -122,6 +183,8 @@ class Limits(Invariant):
 
     def moved(self, process: Process, machine: Broker, event: Event) -> None:
         """Check the caches, and now and then the rest."""
+        if "_take" not in vars(machine.router):
+            self._look_at_router(process, machine.router)
         if isinstance(event, LinkFull):
             self._full.add((process.host.broker, event.peer))
         elif isinstance(event, LinkFree | LinkUp | LinkDown):
@@ -157,6 +220,11 @@ class Limits(Invariant):
             self._over(process, "attachments", count, router._receivers._count)
         self._scan_logs(process, machine)
         self._scan_staged(process, machine)
+        for subend in machine.host.subends.values():
+            if "_passed" not in vars(subend):
+                self._look_at_subend(process, subend)
+        self._scan_tables(process, machine)
+        self._scan_told(process, machine)
         booked = machine.host.backlog.bytes
         if booked > self._backlog:
             self._over(process, "the bytes of the backlog", booked, self._backlog)
@@ -181,6 +249,92 @@ class Limits(Invariant):
                 count = len(subscription.best_effort)
                 self._over(process, "best effort events", count, parameters.prefetch_max)
 
+    def _scan_tables(self, process: Process, machine: Broker) -> None:
+        parameters, holdings = self.insight.parameters, machine.tables.holdings
+        senders = [machine.tables.leaf.sender, *(out.sender for out in holdings.out.values())]
+        for sender in senders:
+            if len(sender._log) > parameters.delta_log_max:
+                self._over(process, "deltas", len(sender._log), parameters.delta_log_max)
+        tables = [sender.table for sender in senders]
+        tables += [edge.legacy for edge in holdings.edges.values() if edge.legacy is not None]
+        for table in tables:
+            count, most = len(table.conjunctions), parameters.table_conjunctions_max
+            if count > most:
+                self._over(process, f"conjunctions of {table!r}", count, most)
+
+    def _scan_told(self, process: Process, machine: Broker) -> None:
+        parameters = self.insight.parameters
+        most = parameters.sets_per_session_max
+        for peer, named in machine.reports._named.items():
+            if len(named) > most:
+                self._over(process, f"sets named to {peer}", len(named), most)
+        # where messages are lost, so is the word that a set may be forgotten; a host's own are below 0
+        for peer, sets in machine.reports._sets.items() if parameters.ordered_sessions else ():
+            count = sum(number > 0 for number in sets)
+            if count > most:
+                self._over(process, f"sets of {peer}", count, most)
+        for peer, told in machine.router._teller._told.items():
+            for pubend, numbers in told.items():
+                if len(numbers) > parameters.regimes_kept:
+                    what = f"regimes of {pubend} that {peer} was told"
+                    self._over(process, what, len(numbers), parameters.regimes_kept)
+
+    # --- what is bounded when something happens ----------------------------------------------
+
+    def _look_at_router(self, process: Process, router: Router) -> None:
+        """See what a router takes, and what it answers to those who ask."""
+        take, sender = router._take, router._sender
+        answer, kept = sender.answer, self.insight.parameters.regimes_kept
+        room = ANSWER_FRAMES * self.insight.parameters.frame_bytes_max
+
+        def takes(routed: Routed, piece: Piece, *, first: bool, opens: bool) -> None:
+            take(routed, piece, first=first, opens=opens)
+            most = 2 * (kept + len(routed.stream)) + 1
+            if routed.log is None and len(routed.regimes) > most:
+                self._over(process, f"regimes of {routed.pubend}", len(routed.regimes), most)
+
+        def answers(
+            routed: Routed, attachment: Attachment, low: Tick, high: Tick, masks: Masks
+        ) -> None:
+            if not attachment.curious.wants(low, high):
+                answer(routed, attachment, low, high, masks)
+                return
+            asked = [
+                piece
+                for piece in routed.stream.known(low, high)
+                if attachment.curious.wants(piece.low, piece.high)
+            ]
+            answer(routed, attachment, low, high, masks)
+            told = [each for each in asked if not attachment.curious.wants(each.low, each.high)]
+            size = sum(content_bytes(each) for each in told[:-1])
+            if size > room:
+                self._over(process, "bytes of an answer before its last piece", size, room)
+
+        vars(router)["_take"] = takes
+        vars(sender)["answer"] = answers
+
+    def _look_at_subend(self, process: Process, subend: Subend) -> None:
+        passed, regime, kept = subend._passed, subend.regime, self.insight.parameters.regimes_kept
+
+        def look(new: int = 0) -> None:
+            most = 2 * kept + 1 + len(subend._stream) + new
+            if len(subend._regimes) > most:
+                what = f"regimes of {subend.pubend} at a host"
+                self._over(process, what, len(subend._regimes), most)
+
+        def passes() -> None:
+            passed()
+            look()
+
+        def learns(message: Regime) -> None:
+            regime(message)
+            look(new=1)
+
+        vars(subend)["_passed"] = passes
+        vars(subend)["regime"] = learns
+
+    # --- what is staged, and logs ------------------------------------------------------------
+
     def _scan_staged(self, process: Process, machine: Broker) -> None:
         staging, most = machine.stagers.staging, self.insight.parameters.staged_bytes_max
         if staging.bytes > most:
@@ -197,3 +351,19 @@ class Limits(Invariant):
         for hosted in machine.pubends.hosted.values():
             if isinstance(hosted, Pubend) and hosted._size.bytes > self._log:
                 self._over(process, "the bytes of a log", hosted._size.bytes, self._log)
+
+
+def _is_in_goes(groups: list[set[ShbId]], most: int) -> bool:
+    """Say whether groups were said in one go, or in several that each speak for all hosts anew.
+
+    A step may report twice: at once for a new member, and when it is time to.
+    """
+    if len(groups) <= most:
+        return True
+    first: set[ShbId] = set()
+    for place, group in enumerate(groups[: most + 1]):
+        rest: set[ShbId] = set().union(*groups[place:])
+        if first & rest and _is_in_goes(groups[place:], most):
+            return True
+        first |= group
+    return False

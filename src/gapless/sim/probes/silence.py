@@ -9,6 +9,7 @@ from gapless.broker import Broker
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VirtualTime
 from gapless.core.machine import Event
 from gapless.core.ticks import Tick
+from gapless.delivery.istream import Stream as Held
 from gapless.delivery.subscribers.segments import Segment
 from gapless.delivery.subscribers.states import State
 from gapless.messages.streams import Piece
@@ -17,7 +18,7 @@ from gapless.sim.probes.insight import Insight, broker_of
 from gapless.sim.probes.watch import Invariant
 
 if TYPE_CHECKING:
-    from gapless.sim.world import Host, Process
+    from gapless.sim.world import Host, Process, World
 
 __all__ = ["SilenceHonesty"]
 
@@ -29,19 +30,30 @@ class SilenceHonesty(Invariant):
     """I3: for every piece and every F tick in it, every host behind its receiver that the regime
     lists, every filter of that host that governs the tick and has started: it does not match.
 
-    A piece is looked at when it leaves for a router or a leaf, the own one included. Now and then
-    all pieces that a broker holds are looked at, in case it put them together wrongly. A leaf's
-    pieces are for that host alone, so only its filters count.
+    A piece is looked at when it leaves for a router or a leaf, the own one included, and when a
+    broker holds it: after every step those that were not there before, in case it put them together
+    wrongly. A leaf's pieces are for that host alone, so only its filters count.
 
-    A filter that starts later, at the virtual time of one that covers it, is looked at with what is
-    held then. What was handed over before needs no second look: the tables of that time cover it (I4),
-    and so did what was filtered by them.
+    A filter that starts later, at the virtual time of one that covers it, is looked at with all that
+    any broker holds then. What was handed over before needs no second look: the tables of that time
+    cover it (I4), and so did what was filtered by them. Which of two filters governs depends on the
+    state of a strand too; for that, all is looked at now and then.
     """
 
     def __init__(self, insight: Insight) -> None:
         super().__init__(insight)
         self._obliged: dict[tuple[PubendId, int, str], list[tuple[Host, VirtualTime]]] = {}
+        self._held: dict[BrokerId, dict[Held, list[Piece]]] = {}
+        """The pieces of a broker's streams, as they were looked at after its last step."""
+        self._filters: dict[BrokerId, list[tuple[Segment, VirtualTime | None]]] = {}
+        """The filters of a host as they were then, with their starts."""
         self._steps = 0
+
+    def started(self, world: World, process: Process) -> None:
+        """A new life holds nothing."""
+        del world
+        self._held[process.host.broker] = {}
+        self._filters[process.host.broker] = []
 
     def piece(
         self, process: Process, peer: BrokerId, leaf: bool, stream: Stream, piece: Piece
@@ -122,25 +134,48 @@ class SilenceHonesty(Invariant):
     # --- what is held ------------------------------------------------------------------------
 
     def moved(self, process: Process, machine: Broker, event: Event) -> None:
-        """Look at all that a broker holds, each broker in its turn."""
+        """Look at what a broker holds since this step, and at all if a filter has started."""
         del event
-        self._steps += 1
-        if self._steps < SCAN_STEPS:
-            return
-        self._steps = 0
         me = process.host.broker
+        held = self._held[me]
         for routed in machine.router._routed.values():
-            self._scan(process, me, False, routed.pubend, list(routed.stream))
+            stream = routed.stream
+            if stream._pieces != held.get(stream):
+                self._look_at_new(process, False, stream, held.get(stream, []))
+                held[stream] = stream._pieces.copy()
         for subend in machine.host.subends.values():
-            self._scan(process, me, True, subend.pubend, list(subend._stream))
+            stream = subend._stream
+            if stream._pieces != held.get(stream):
+                self._look_at_new(process, True, stream, held.get(stream, []))
+                held[stream] = stream._pieces.copy()
+        filters = [(each, each.start) for each in machine.host._segments.values()]
+        if filters != self._filters[me]:
+            self._filters[me] = filters
+            for other in self.world.hosts.values():
+                if other.process is not None:
+                    self._scan(other.process)
+        self._steps += 1
+        if self._steps >= SCAN_STEPS:
+            self._steps = 0
+            self._scan(process)
 
-    def _scan(
-        self, process: Process, me: BrokerId, leaf: bool, pubend: PubendId, pieces: list[Piece]
-    ) -> None:
-        stream = self.truth.streams.get(pubend)
+    def _look_at_new(self, process: Process, leaf: bool, held: Held, before: list[Piece]) -> None:
+        """Look at the pieces of a stream that it did not hold before."""
+        stream = self.truth.streams.get(held.pubend)
         if stream is not None and stream.guaranteed:
-            for piece in pieces:
-                self.piece(process, me, leaf, stream, piece)
+            known = set(map(id, before))
+            for piece in held:
+                if id(piece) not in known:
+                    self.piece(process, process.host.broker, leaf, stream, piece)
+
+    def _scan(self, process: Process) -> None:
+        """Look at all that a broker holds."""
+        machine = broker_of(process.host)
+        if machine is not None:
+            for routed in machine.router._routed.values():
+                self._look_at_new(process, False, routed.stream, [])
+            for subend in machine.host.subends.values():
+                self._look_at_new(process, True, subend._stream, [])
 
 
 def _governs(segment: Segment, pubend: PubendId, tick: Tick, time: VirtualTime) -> bool:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from gapless.broker import Broker
 from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
 from gapless.core.machine import Asked, Event
 from gapless.core.ticks import Tick
 from gapless.delivery.packing import unpack, unpack_ticks
+from gapless.delivery.requests import Requests
 from gapless.delivery.subscribers.states import State
 from gapless.delivery.subscribers.strand import Strand
+from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.records import RegimeRecord
 from gapless.messages.requests import Read, ReadReply
-from gapless.messages.streams import ReadForm
+from gapless.messages.streams import Piece, ReadForm
 from gapless.sim.oracle import Stream
 from gapless.sim.probes.insight import Insight
 from gapless.sim.probes.watch import Handler, Invariant
@@ -32,14 +34,20 @@ class Strands(Invariant):
     """I7 and I8, as far as they show inside: the horizon of a subend never falls. A strand that
     starts on the live stream does so at a tick whose regime lists its host at no less than the
     start of its filter, or where the pubend says that it knew of it by then. A strand's position falls
-    only when its client seeks or comes back, and never below what the client was sent. The rest is
-    checked by what clients see.
+    only when its client seeks or comes back, and never below what the client was sent.
+
+    Every tick that a strand passes live is covered: in a piece whose regime lists its host at no less
+    than the start of its filter, by what is on the pubend's disk; or it was read from the log, and
+    then all is there that the strand's filter matches. What strands read for themselves is seen by
+    :class:`ExactReads`. The rest is checked by what clients see.
     """
 
     def __init__(self, insight: Insight) -> None:
         super().__init__(insight)
         self._horizons: dict[BrokerId, dict[PubendId, tuple[int, Tick]]] = {}
         self._states: dict[BrokerId, dict[int, tuple[Strand, State, Tick]]] = {}
+        self._served: dict[tuple[PubendId, int, ShbId], VirtualTime | None] = {}
+        """Up to which virtual time a regime serves a host."""
 
     def started(self, world: World, process: Process) -> None:
         """A new life has seen nothing."""
@@ -53,6 +61,8 @@ class Strands(Invariant):
         horizons, states = self._horizons[me], self._states[me]
         count = 0
         for pubend, subend in machine.host.subends.items():
+            if "_pass_over" not in vars(subend):
+                self._look_at_passing(process, subend)
             horizon = subend._horizon
             if horizon is not None:
                 tick = horizon.tick
@@ -111,6 +121,69 @@ class Strands(Invariant):
         known = () if record is None else record.known
         return any(time >= needed and tick <= base for time, tick in known)
 
+    # --- what is passed ----------------------------------------------------------------------
+
+    def _look_at_passing(self, process: Process, subend: Subend) -> None:
+        """See every piece that a subend passes, and whether it was read."""
+        pass_over, take_read = subend._pass_over, subend._take_read
+        shb = ShbId(process.host.broker, process.host.cell)
+        reading = False
+
+        def passes(piece: Piece, time: VirtualTime | None) -> None:
+            if reading:
+                self._check_read(process, subend, piece)
+            else:
+                self._check_covered(process, subend, piece, shb)
+            pass_over(piece, time)
+
+        def reads(reply: ReadReply, high: Tick) -> None:
+            nonlocal reading
+            reading = True
+            take_read(reply, high)
+            reading = False
+
+        vars(subend)["_pass_over"] = passes
+        vars(subend)["_take_read"] = reads
+
+    def _check_covered(self, process: Process, subend: Subend, piece: Piece, shb: ShbId) -> None:
+        served = self._serves(subend.pubend, piece.regime, shb)
+        for strand in subend.strands.values():
+            if strand.is_live and strand.position < piece.high:
+                start = strand.segment.start
+                if served is None or start is None or served < start:
+                    self.world.violate(
+                        "I7",
+                        f"{process.host.broker}: {strand.subscription.name} passes [{piece.low}, "
+                        f"{piece.high}] of {subend.pubend}, served at {served} there by regime "
+                        f"{piece.regime}, by {strand.segment.text} of {start}",
+                    )
+
+    def _serves(self, pubend: PubendId, regime: int, shb: ShbId) -> VirtualTime | None:
+        key = (pubend, regime, shb)
+        if key not in self._served:
+            record = self.insight.regimes.get(pubend, {}).get(regime)
+            entry = None if record is None else dict(record.entries).get(shb)
+            self._served[key] = None if entry is None else entry.time
+        return self._served[key]
+
+    def _check_read(self, process: Process, subend: Subend, piece: Piece) -> None:
+        stream = self.truth.streams[subend.pubend]
+        found = {each.tick for each in piece.publications}
+        places = range(stream.after(piece.low - 1), stream.after(piece.high))
+        missing = [place for place in places if stream.ticks[place] not in found]
+        for strand in subend.strands.values() if missing else ():
+            for place in missing:
+                tick = stream.ticks[place]
+                text = strand.governing(tick)[0].text
+                wanted = strand.is_live and strand.position < tick
+                if wanted and self.truth.matches(stream, text, place):
+                    self.world.violate(
+                        "I7",
+                        f"{process.host.broker}: {strand.subscription.name} passes {tick} of "
+                        f"{subend.pubend}, which is not in what was read and matches {text}",
+                    )
+                    return
+
     def _regime(self, pubend: PubendId, tick: Tick) -> RegimeRecord | None:
         regimes = self.insight.regimes.get(pubend, {})
         below = [record for record in regimes.values() if record.start <= tick]
@@ -119,13 +192,33 @@ class Strands(Invariant):
 
 class ExactReads(Invariant):
     """I7: an answer to a read is exact for its filter: all that matches, from where it was asked,
-    or from what is released, up to where it says that it is done. Reads of a pubend's own broker
-    are not seen.
+    or from what is released, up to where it says that it is done. A pubend's own broker asks no
+    other; there the answer is seen where it is given.
     """
 
     def __init__(self, insight: Insight) -> None:
         super().__init__(insight)
         self._reads: dict[tuple[BrokerId, int], Read] = {}
+
+    def moved(self, process: Process, machine: Broker, event: Event) -> None:
+        """See what a broker answers itself."""
+        del event
+        if "_serve" not in vars(machine.requests):
+            self._look_at_serving(process, machine.requests)
+
+    def _look_at_serving(self, process: Process, requests: Requests) -> None:
+        serve = requests._serve
+        me = process.host.broker
+
+        def serves(hosted: Any, request: Any, answer: Callable[[Any], None]) -> None:
+            def answers(reply: Any) -> None:
+                self._check(process, me, self.truth.streams[request.pubend], request, reply)
+                answer(reply)
+
+            is_own = type(request) is Read and request.asker == me
+            serve(hosted, request, answers if is_own else answer)
+
+        vars(requests)["_serve"] = serves
 
     def said(self) -> Mapping[type, Handler]:
         """Look at reads and their answers."""
