@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -48,6 +49,23 @@ def test_a_log_that_is_being_written_is_read_up_to_its_last_frame(tmp_path: Path
     assert records_in(tmp_path) == [confirmed(1)]
     assert [path.suffix for path in segments_of(tmp_path)] == [".open"]
     writer.close()
+    assert [path.suffix for path in segments_of(tmp_path)] == [".audit"]
+
+
+def test_a_segment_that_ends_while_segments_are_looked_for_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = writer_at(tmp_path)
+    writer.add(confirmed(1))
+    writer.flush()
+    look = Path.glob
+
+    def look_then_end(directory: Path, pattern: str) -> Iterator[Path]:
+        found = [*look(directory, pattern)]
+        writer.close()
+        return iter(found)
+
+    monkeypatch.setattr(Path, "glob", look_then_end)
     assert [path.suffix for path in segments_of(tmp_path)] == [".audit"]
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from gapless.cli.main import main
 from gapless.core.errors import DamagedError, NewerFormatError, UsageError
 from gapless.spark.jobs import archive, compact_archive, read_archive
+from gapless.spark.jobs import parts as parts_room
 from gapless.spark.jobs.compacting import small_groups
 from gapless.spark.jobs.manifest import DataFile, Manifest, Store
 from gapless.spark.jobs.parts import FILE, merged, part_writer, told_file
@@ -168,6 +169,31 @@ def test_events_are_cut_into_files_by_pubend_and_day(store: Store) -> None:
 
 def parts(store: Store) -> list[tuple[tuple[str, str], list[DataFile]]]:
     return list(store.read().partitions().items())
+
+
+@pytest.mark.parametrize("name", ["börse", "日本", "eu/a%b {x}*", "007"])
+def test_a_pubend_is_read_back_by_its_name_and_conditions_on_it_leave_other_files_closed(
+    spark: SparkSession, store: Store, name: str
+) -> None:
+    others = store.read().files
+    add_batch(store, 4, range(30, 40), name)
+    frame = read_archive(spark, store.path)
+    assert {row.pubend for row in frame.select("pubend").distinct().collect()} == {"quotes", name}
+    for each in others:
+        (store.data / each.path).write_bytes(b"x" * each.bytes)
+    assert numbers(frame.where(frame.pubend == name)) == [*range(30, 40)]
+    files = [each.path for each in store.read().files]
+    assert all(path.isascii() for path in files), "Java may find no others"
+
+
+def test_a_file_is_told_of_when_its_directories_are_synced_up_to_the_archive(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(parts_room, "sync_directory", synced.append)
+    add_batch(store, 4, range(30, 40), "orders")
+    day = store.data / "pubend=orders" / "date=1970-01-01"
+    assert synced == [day, day.parent, store.data]
 
 
 def test_a_batch_that_is_in_is_not_taken_again(store: Store) -> None:

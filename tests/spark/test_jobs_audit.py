@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -25,7 +27,9 @@ from gapless.audit.records import (
     Stored,
     Switched,
 )
+from gapless.cli import spark_audit
 from gapless.cli.main import main
+from gapless.cli.spark_audit import audit_and_profile
 from gapless.client.sync import connect_sync
 from gapless.core.errors import UsageError
 from gapless.core.ids import PubendId
@@ -36,13 +40,23 @@ from gapless.demo.run import Options, perform_and_show
 from gapless.demo.workload import BLUE, DESK_FIRST, DESK_LATER, EVERYTHING, LARGE, TESTS, quotes
 from gapless.spark.jobs.audit_logs import kept_facts
 from gapless.spark.jobs.auditing import AuditReport, AuditRow, audit
+from gapless.spark.jobs.manifest import Manifest, Store
 from gapless.testing import SyncOverlay
+from tests.spark.test_jobs_archive import add_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+EVENTS = "pubend string, tick long, attributes string"
 COUNTS = ("owed", "delivered", "lost", "duplicates", "out_of_order", "spurious", "gaps")
 EXCHANGES = {"nyse": "NYSE", "lse": "LSE"}
+
+
+@pytest.fixture
+def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands use the session of the tests, and leave it running."""
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
 
 
 class Watcher(NamedTuple):
@@ -206,6 +220,31 @@ def test_of_a_demo_with_a_killed_broker_both_audits_say_the_same(
     }
     assert found.total.owed >= expected.total.owed
     assert 0 <= found.published - expected.published <= expected.unknown + found.unsure
+
+
+@pytest.mark.usefixtures("command")
+def test_the_demo_ends_with_an_audit_of_its_streams_and_logs(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = Options(seconds=2, topology="line:2", rate=200)
+    logs: list[Path] = []
+
+    def ending(audit: Path, tree: Path) -> bool:
+        capsys.readouterr()
+        logs.extend(audit.iterdir())
+        return audit_and_profile(audit, tree)
+
+    assert perform_and_show(options, tmp_path, then=ending) == 0
+    said = capsys.readouterr().out
+    expected = audit_files(tmp_path / "records", TESTS)
+    (given,) = re.findall(r"in the streams +([\d,]+) of them", said)
+    assert int(given.replace(",", "")) >= expected.published > 0, (
+        "all that was acknowledged is there"
+    )
+    assert "clean: every promise was kept" in said
+    assert "wanted there" in said
+    assert sorted((tmp_path / "audit").iterdir()) == sorted(logs), "the second audit is in no log"
+    assert spark.range(1).count() == 1
 
 
 def test_new_segments_are_taken_once_however_often_it_is_called(
@@ -444,24 +483,103 @@ def test_without_attributes_the_events_are_needed(spark: SparkSession, tmp_path:
     story.broker.add(Stored(story.pubend, tick))
     story.take(tick)
     story.end()
-    with pytest.raises(Exception, match="without attributes"):
+    with pytest.raises(UsageError, match="1 publications were written down without attributes"):
         audit(spark, [tmp_path])
-    columns = "pubend string, tick long, attributes string"
-    events = spark.createDataFrame([("bare", tick, "{}")], columns)
+    events = spark.createDataFrame([("bare", tick, "{}")], EVENTS)
     assert audit(spark, [tmp_path], events=events).total.owed == 1
+    with pytest.raises(UsageError, match="the events have no column attributes"):
+        audit(spark, [tmp_path], events=events.drop("attributes"))
+    with pytest.raises(
+        UsageError, match="none of the 1 publications in the logs is among the events"
+    ):
+        audit(spark, [tmp_path], events=spark.createDataFrame([], EVENTS))
+
+
+@pytest.mark.usefixtures("command")
+def test_what_is_not_among_the_events_is_named_and_not_judged_and_the_rest_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    story = Story(tmp_path / "logs", "börse")
+    story.open(story.begin)
+    ticks = [story.now + 1, story.now + 2, story.now + 3]
+    story.broker.add(Published(story.pubend, "p", 1, ticks))
+    story.broker.add(Stored(story.pubend, ticks[-1]))
+    story.take(ticks[0], ticks[1])
+    story.leave(ticks[-1])
+    story.end()
+    store = Store(tmp_path / "history")
+    store.create(Manifest())
+    add_batch(store, 0, range(ticks[0], ticks[0] + 1), "börse")
+    add_batch(store, 1, range(ticks[2], ticks[2] + 1), "börse")
+    arguments = ["spark", "audit", str(tmp_path / "logs"), "--events", str(store.path)]
+    assert main([*arguments, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["published"], told["given"], told["undescribed"]) == (3, 2, 1)
+    total = told["total"]
+    assert (total["owed"], total["lost"], total["spurious"], total["unjudged"]) == (2, 1, 0, 1)
+    assert main(arguments) == 1
+    said = capsys.readouterr().out
+    assert f"1 of them, börse:{ticks[1]} first" in said
+
+
+def test_what_the_events_say_goes_before_the_log_which_stands_in_for_what_they_lack(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    story = Story(tmp_path, "both")
+    places = [(story.pubend, story.begin)]
+    story.client.add(Opened("both", "1", "b1", "n = 2", False, False, places))
+    ticks = story.publish(3)
+    story.take(ticks[1], ticks[2])
+    story.leave(ticks[-1])
+    story.end()
+    events = spark.createDataFrame([("both", ticks[2], '{"n": 2}')], EVENTS)
+    found = audit(spark, [tmp_path], events=events)
+    assert (found.given, found.undescribed, found.total.owed, found.total.spurious) == (1, 0, 2, 0)
+    assert audit(spark, [tmp_path]).total.spurious == 1
 
 
 # --- the command -----------------------------------------------------------------------------------
 
 
-def test_the_command_tells_a_clean_log_from_one_that_is_not(
-    spark: SparkSession,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.usefixtures("command")
+def test_an_audit_that_follows_waits_for_the_first_segment_to_end_and_tells_of_all_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(type(spark), "stop", lambda _: None)
-    monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
+    story = Story(tmp_path / "logs", "followed")
+    story.publish(2)
+    story.broker.flush()
+    later = Story(tmp_path / "logs", "later")
+    said: list[str] = []
+
+    def pause(seconds: float) -> None:
+        assert seconds == 7
+        captured = capsys.readouterr()
+        said.append(captured.out + captured.err)
+        if len(said) == 1:
+            story.end()
+        elif len(said) == 2:
+            later.publish(3)
+            later.end()
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(spark_audit, "time", SimpleNamespace(sleep=pause))
+    # inside what is read, as somebody will have it
+    arguments = ["spark", "audit", str(tmp_path / "logs"), "--state", str(tmp_path / "logs" / "s")]
+    assert main([*arguments, "--json", "--follow", "--every", "7"]) == 130
+    assert "nothing to audit yet: no segment of an audit log has ended" in said[0]
+    published = [json.loads(each.splitlines()[-1])["published"] for each in said[1:]]
+    assert published == [2, 5]
+    checkpoints = tmp_path / "logs" / "s" / "checkpoints"
+    assert len([*checkpoints.iterdir()]) == 1, "of the logs, and of nothing that Spark keeps there"
+    assert main([*arguments[:3], "--follow"]) == 2
+    assert "--state" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("command")
+def test_the_command_tells_a_clean_log_from_one_that_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
     Traffic(good, 5, faults=False).run(80)
     Traffic(bad, 6).run(80)

@@ -112,6 +112,22 @@ def test_nothing_matched_and_no_events_are_results_too(spark: SparkSession) -> N
     assert (empty.events, empty.coverage, empty.first) == (0, 0.0, None)
 
 
+def test_tables_have_the_same_columns_if_nothing_matched(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events = frame_of(spark, made_events(random.Random(1), 5))
+    schemas = []
+    for text in ("nothing = 1", "size >= 0"):
+        filters = [NamedFilter("one", Filter(text)), NamedFilter("two", Filter(f"{text} AND TRUE"))]
+        paths = backtest(spark, events, filters).save(tmp_path / text[0])
+        schemas.append([spark.read.parquet(str(path)).schema for path in paths])
+    assert schemas[0] == schemas[1]
+    names = [field.dataType.simpleString() for field in schemas[0][0]]
+    assert names == ["string", "string", "bigint", *["double"] * 3, "bigint", "bigint"]
+    names = [field.dataType.simpleString() for field in schemas[0][1]]
+    assert names == ["string", "string", "double", "bigint", "boolean"]
+
+
 def test_events_need_the_columns_of_the_source(spark: SparkSession) -> None:
     with pytest.raises(UsageError, match="no column tick, attributes"):
         backtest(spark, spark.createDataFrame([("a",)], "pubend string"), [])

@@ -12,12 +12,13 @@ import pytest
 pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
 
 from gapless.audit import AuditOptions, AuditWriter
-from gapless.audit.records import Confirmed
+from gapless.audit.records import Confirmed, Delivered, Opened, Published, Switched
 from gapless.cli.main import main
 from gapless.client.sync import connect_sync
 from gapless.core.errors import UsageError
 from gapless.core.ids import PubendId
 from gapless.runtime.overlays import generate, load_overlay
+from gapless.spark.jobs.interests import Interest
 from gapless.spark.jobs.profiling import Flow, edges_of, profile
 from gapless.spark.jobs.trees import Group
 from gapless.testing import SyncOverlay
@@ -47,40 +48,108 @@ def traffic(directory: Path) -> None:
                 events.get()
 
 
-def test_traffic_between_cells_is_counted_once_a_cell_and_a_shorter_tree_is_found(
-    spark: SparkSession,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands use the session of the tests, and leave it running."""
     monkeypatch.setattr(type(spark), "stop", lambda _: None)
     monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
+
+
+@pytest.mark.usefixtures("command")
+def test_traffic_between_cells_is_counted_once_a_cell_and_a_shorter_tree_is_found(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     logs, present, better = tmp_path / "logs", tmp_path / "now.toml", tmp_path / "better.toml"
     traffic(logs)
     present.write_text(generate("line:4").to_toml())
     found = profile(spark, [logs], load_overlay(present))
     assert found.events == 100
-    assert found.flows == [Flow("c1", "c4", 90), Flow("c1", "c2", 20)]
+    assert found.flows == [Flow("c1", "c4", 90, 90), Flow("c1", "c2", 20, 20)]
+    assert found.interests == [
+        Interest("c2", 1, ["n < 20"]),
+        Interest("c4", 2, ["n >= 10", "n >= 90"]),
+    ]
     assert found.groups == [
         Group("c1", ("c4",), 80),
         Group("c1", ("c2",), 10),
         Group("c1", ("c2", "c4"), 10),
     ]
     assert found.present_hops == 80 * 3 + 10 + 10 * 3
-    assert found.better_hops == 80 + 10 + 20
+    assert found.proposed_hops == 80 + 10 + 20
     arguments = ["spark", "profile", str(logs), "--topology", str(present), "--out", str(better)]
     assert main([*arguments, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["better_hops"] == 110
+    assert told["proposed_hops"] == 110
     assert told["saving"] == pytest.approx(1 - 110 / 280)
-    assert edges_of(load_overlay(better)) == found.better
+    assert edges_of(load_overlay(better)) == found.proposed
     assert load_overlay(better).brokers == load_overlay(present).brokers
     assert main([*arguments[:-2], "--degree", "2"]) == 0
     said = capsys.readouterr().out
     assert "c1 - c4" in said
     assert "fewer" in said
+    assert "n >= 10; n >= 90" in said
     assert main([*arguments[:-1], str(tmp_path / "tree")]) == 2
     assert "must end in .toml" in capsys.readouterr().err
+
+
+def middle_to_each(directory: Path, cells: int = 7) -> None:
+    """Logs of brokers around a first one, whose events go to one of the others each, ten to every one."""
+    pubend = PubendId("quotes")
+
+    def writer(cell: int) -> AuditWriter:
+        options = AuditOptions(directory=str(directory))
+        return AuditWriter(options, "broker", f"b{cell}", cell=f"c{cell}")
+
+    middle = writer(1)
+    for cell in range(2, cells + 1):
+        ticks = [*range(10 * cell, 10 * cell + 10)]
+        middle.add(Published(pubend, "p", ticks[0], ticks, [{"to": cell}] * 10))
+        around = writer(cell)
+        around.add(Opened("mine", "1", f"b{cell}", f"to = {cell}", False, False, [(pubend, 0)]))
+        around.add(Delivered("mine", "1", [(pubend, ticks, [])]))
+        around.close()
+    middle.close()
+
+
+@pytest.mark.usefixtures("command")
+def test_a_tree_that_keeps_to_the_degree_and_costs_more_is_not_called_better(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs, proposed = tmp_path / "logs", tmp_path / "proposed.toml"
+    middle_to_each(logs)
+    arguments = ["spark", "profile", str(logs), "--topology", "star:7", "--out", str(proposed)]
+    assert main(arguments) == 0
+    said = capsys.readouterr()
+    assert "60, at most 6 neighbours: more than the 3 that are allowed" in said.out
+    assert "90, at most 3 neighbours allowed (50.0% more than now" in said.out
+    assert "50.0% more than now: keeping the present tree costs 60 hops" in said.err
+    assert "fewer" not in said.out
+    assert "better" not in said.out + said.err
+    assert main([*arguments, "--json", "--degree", "6"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["saving"], told["is_within_degree"]) == (0.0, True)
+    assert edges_of(load_overlay(proposed)) == edges_of(generate("star:7"))
+
+
+def test_interest_is_counted_also_where_nothing_came_and_only_if_attributes_are_logged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    pubend, options = PubendId("quotes"), AuditOptions(directory=str(tmp_path / "told"))
+    near = AuditWriter(options, "broker", "b1", cell="c1")
+    near.add(Published(pubend, "p", 1, [1, 2, 3], [{"n": 1}, {"n": 2}, {"n": 3}]))
+    near.close()
+    far = AuditWriter(options, "broker", "b2", cell="c2")
+    far.add(Opened("early", "1", "b2", "n = 1", False, False, []))
+    far.add(Switched("early", "1", "n >= 2", [(pubend, 2)]))
+    far.add(Delivered("early", "1", [(pubend, [3], [])]))
+    far.close()
+    found = profile(spark, [tmp_path / "told"], generate("line:2"))
+    assert found.flows == [Flow("c1", "c2", 1, 3)]
+    assert found.interests == [Interest("c2", 1, ["n = 1", "n >= 2"])]
+    bare = AuditWriter(AuditOptions(directory=str(tmp_path / "bare")), "broker", "b1", cell="c1")
+    bare.add(Published(pubend, "p", 1, [1]))
+    bare.close()
+    assert profile(spark, [tmp_path / "bare"], generate("line:2")).flows == []
 
 
 def test_without_logs_of_brokers_there_is_no_profile(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +20,7 @@ import pyarrow.parquet as pq
 from gapless.cli import spark_sessions as room
 from gapless.cli.main import main
 from gapless.core.errors import UsageError
+from gapless.lab.catalogue import find
 from gapless.sim.campaign import run_many
 from gapless.sim.runner import Result
 from gapless.spark.jobs.dealing import deal
@@ -24,6 +28,7 @@ from gapless.spark.jobs.experiments import Point, grid, load, parse_axis, read_p
 from gapless.spark.jobs.plotting import Plot, lines_of
 from gapless.spark.jobs.shipping import packed, ready_executors
 from gapless.spark.jobs.sweeping import Sweep, sweep, sweep_seeds
+from tests.guides import ROOT
 from tests.spark.experiments import FORGETFUL, HERE, LOSSY
 from tests.spark.rows import until
 
@@ -194,6 +199,34 @@ def test_a_plot_of_a_column_that_is_not_there_names_those_that_are() -> None:
         lines_of([{"a": 1, "b": 2}], Plot("a", "c"))
 
 
+@pytest.mark.usefixtures("command")
+def test_an_experiment_of_the_lab_is_known_by_its_name_with_all_its_points(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    expected = find("pt-9")
+    axes = {name: values[:1] for name, values in expected.quick.items()}
+    points = expected.points(changed=axes)
+    grids = [
+        f"--grid={name}={','.join(str(value).lower() for value in values)}"
+        for name, values in axes.items()
+    ]
+    assert main(["spark", "sweep", "--experiment", "pt-9", *grids, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [{name: row[name] for name in points[0]} for row in rows] == points
+    for row, point in zip(rows, points, strict=True):
+        assert row.items() >= expected.measure(point).items()
+    assert main(["spark", "sweep", "--experiment", "pt-9", "--grid", "colour=1"]) == 2
+    assert "has no axis colour" in capsys.readouterr().err
+    assert main(["spark", "sweep", "--experiment", "pt-99", "--grid", "a=1"]) == 2
+    assert "did you mean pt-9?" in capsys.readouterr().err
+
+
+def test_a_column_in_which_nothing_is_known_is_a_text(spark: SparkSession, tmp_path: Path) -> None:
+    Sweep("x:y", [{"a": 1, "b": None}, {"a": None, "b": None}], []).save(tmp_path)
+    kept = spark.read.parquet(str(tmp_path / "results.parquet"))
+    assert kept.schema.simpleString() == "struct<a:bigint,b:string>"
+
+
 def test_a_column_of_several_kinds_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="column 'a'"):
         Sweep("x:y", [{"a": 1}, {"a": "b"}], []).save(tmp_path)
@@ -203,6 +236,17 @@ def test_in_a_local_session_nothing_is_shipped(spark: SparkSession) -> None:
     assert not ready_executors(spark)
     with zipfile.ZipFile(packed()) as shipped:
         assert "gapless/spark/jobs/dealing.py" in shipped.namelist()
+
+
+def test_what_was_shipped_is_gone_when_the_process_is() -> None:
+    program = "from gapless.spark.jobs.shipping import packed; print(packed())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    said = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, check=True, text=True
+    )
+    path = Path(said.stdout.strip())
+    assert path.name == "gapless.zip"
+    assert not path.parent.exists()
 
 
 def test_the_session_of_a_command_is_over_when_it_is_interrupted(

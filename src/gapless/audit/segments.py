@@ -61,6 +61,11 @@ def prefix_of(side: str, name: str) -> str:
 
 
 def segments_of(directory: Path) -> list[Path]:
-    """Return all segments of a directory, those of a writer in their order."""
-    found = [*directory.glob(f"*{CLOSED}"), *directory.glob(f"*{OPEN}")]
-    return sorted(found, key=lambda path: path.stem)
+    """Return all segments of a directory, those of a writer in their order.
+
+    Those that grow are looked for first: one that ends meanwhile is then found by both names, and never by
+    neither. Its last name counts.
+    """
+    found = [*directory.glob(f"*{OPEN}"), *directory.glob(f"*{CLOSED}")]
+    by_stem = {path.stem: path for path in found}
+    return [by_stem[stem] for stem in sorted(by_stem)]

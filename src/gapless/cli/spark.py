@@ -66,7 +66,10 @@ def _sweep(
     ] = True,
     experiment: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="Instead of seeds: what to run at points."),
+        typer.Option(
+            metavar="NAME",
+            help="Instead of seeds: what to run at points, as module:function or as the lab calls it.",
+        ),
     ] = None,
     axes: Annotated[
         list[str] | None,
@@ -99,7 +102,7 @@ def _sweep(
         )
     else:
         assert experiment is not None
-        dealt = _points(axes or [], points)
+        dealt = _points(experiment, axes or [], points)
         code = _sweep_points(experiment, dealt, master, out, drawn, as_json=as_json)
     raise typer.Exit(code)
 
@@ -134,14 +137,19 @@ def _sweep_seeds(
     return code
 
 
-def _points(axes: list[str], path: Path | None) -> list[Point]:
-    from gapless.spark.jobs.experiments import grid, parse_axis, read_points
+def _points(experiment: str, axes: list[str], path: Path | None) -> list[Point]:
+    """Return where an experiment is to be run; one of the lab knows its points by itself."""
+    from gapless.spark.jobs.experiments import grid, lab_points, parse_axes, read_points
 
-    if bool(axes) == (path is not None):
-        raise UsageError("an experiment needs points: either --grid or --points")
-    if path is not None:
+    if path is not None and not axes:
         return read_points(path)
-    return grid(dict(parse_axis(text) for text in axes))
+    chosen = parse_axes(axes)
+    known = lab_points(experiment, chosen) if path is None else None
+    if known is not None:
+        return known
+    if not axes or path is not None:
+        raise UsageError("an experiment needs points: either --grid or --points")
+    return grid(chosen)
 
 
 def _sweep_points(
@@ -195,6 +203,20 @@ Keep = Annotated[
         "--keep", metavar="HOURS", min=0, help="How long replaced files stay for readers."
     ),
 ]
+OnRelease = Annotated[
+    str,
+    typer.Option(
+        metavar="fail|skip", help="What brokers have released: an error, or left out and counted."
+    ),
+]
+Deadline = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.1, help="How long a broker may be away.")
+]
+EventsMax = Annotated[int, typer.Option(min=1, help="Events of a batch.")]
+PartitionBytes = Annotated[
+    int | None,
+    typer.Option(min=1, show_default="by the filter", help="What a task reads of a log, about."),
+]
 
 
 @spark.command("archive")
@@ -219,6 +241,10 @@ def _archive(
     every: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="With --follow: how often.")
     ] = 10.0,
+    on_release: OnRelease = "fail",
+    deadline: Deadline = 60.0,
+    events_max: EventsMax = 1_000_000,
+    partition_bytes: PartitionBytes = None,
     compact: Annotated[bool, typer.Option(help="Merge small files when there are many.")] = True,
     keep: Keep = 24.0,
     master: Master = "local[*]",
@@ -230,6 +256,8 @@ def _archive(
     from gapless.spark.jobs.archiving import archive
 
     settle(context, as_json=as_json)
+    if on_release not in {"fail", "skip"}:
+        raise UsageError(f"--on-release {on_release!r} is neither 'fail' nor 'skip'")
     screen = Console(stderr=True, quiet=as_json)
 
     def told(done: Progress) -> None:
@@ -246,6 +274,10 @@ def _archive(
             reader=reader,
             follow=follow,
             every_s=every,
+            events_max=events_max,
+            partition_bytes=partition_bytes,
+            on_release="skip" if on_release == "skip" else "fail",
+            deadline_s=deadline,
             compact=compact,
             keep_s=keep * 3_600,
             watch=told,

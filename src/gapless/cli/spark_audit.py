@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +25,7 @@ from gapless.cli.spark_sessions import session, tasks_shown
 from gapless.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from gapless.runtime.overlays import Overlay
     from gapless.spark.jobs.auditing import AuditReport
     from gapless.spark.jobs.profiling import Profile
 
@@ -30,6 +33,9 @@ __all__ = ["add_audit_commands", "audit_and_profile"]
 
 FLOWS_SHOWN = 20
 """Pairs of cells that are shown; all are in --json."""
+
+FILTERS_SHOWN = 3
+"""Filters of a cell that are shown; all are in --json."""
 
 Directories = Annotated[
     list[str],
@@ -76,7 +82,7 @@ def _audit(
     events: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIRECTORY", help="An archive of the events, if logs have no attributes."
+            metavar="DIRECTORY", help="An archive of the events; needed if logs have no attributes."
         ),
     ] = None,
     master: Master = "local[*]",
@@ -88,6 +94,7 @@ def _audit(
     """
     from rich.console import Console
 
+    from gapless.spark.jobs.audit_logs import NothingEndedError
     from gapless.spark.jobs.auditing import audit
     from gapless.spark.jobs.backtesting import events_at
 
@@ -100,12 +107,19 @@ def _audit(
         screen.status("reading audit logs") as status,
         tasks_shown(made, status),
     ):
-        known = None if events is None else events_at(made, events)
-        found = audit(made, directories, tail_s=tail, state=state, events=known)
+
+        def look() -> AuditReport:
+            # an archive is looked at anew each time: a frame of it stays at the version that it has
+            known = None if events is None else events_at(made, events)
+            return audit(made, directories, tail_s=tail, state=state, events=known)
+
         while follow:
-            _tell_audit(found, as_json=as_json, in_line=True)
+            try:
+                _tell_audit(look(), as_json=as_json, in_line=True)
+            except NothingEndedError as nothing:
+                print_note(f"nothing to audit yet: {nothing}")
             time.sleep(every)
-            found = audit(made, directories, tail_s=tail, state=state, events=known)
+        found = look()
     _tell_audit(found, as_json=as_json, in_line=False)
     raise typer.Exit(0 if found.is_clean else 1)
 
@@ -128,6 +142,12 @@ def _show_audit(found: AuditReport) -> None:
         ("published", f"{found.published:,}"),
         ("logs", f"{len(found.logs):,}, of which {running:,} did not end in order or still grow"),
     ]
+    if found.given is not None:
+        rows.append(("in the streams", f"{found.given:,} of them"))
+    if found.undescribed:
+        first = ", ".join(found.undescribed_first)
+        said = "neither a log nor the events say what they have"
+        rows.append(("not judged", f"{found.undescribed:,} of them, {first} first: {said}"))
     if found.unsure:
         rows.append(("perhaps published", f"{found.unsure:,}, by brokers that died meanwhile"))
     if found.unlogged:
@@ -154,13 +174,23 @@ def _show_audit(found: AuditReport) -> None:
     for example in found.examples:
         out.print(plain(example), style="red")
     verdict = "clean: every promise was kept" if found.is_clean else "not clean"
+    if found.is_clean and found.undescribed:
+        verdict = "clean as far as could be judged"
     out.print(plain(verdict), style="green" if found.is_clean else "bold red")
 
 
+# --- the demo's ending ------------------------------------------------------------------------------
+
+
 def audit_and_profile(logs: Path, tree: Path) -> bool:
-    """Show an audit and a profile of logs, if Spark is here; return False if the audit is not clean."""
+    """Show an audit and a profile of a demo, if Spark is here; return False if the audit is not clean.
+
+    What was published is read from the streams, as brokers have them on disk; what came of it from the
+    logs. The brokers of the demo have stopped, so they are started once more for that.
+    """
     from rich.console import Console
 
+    from gapless.demo.workload import cast_for
     from gapless.runtime.overlays import load_overlay
     from gapless.spark.extra import need_spark
     from gapless.spark.java import find_java
@@ -174,16 +204,48 @@ def audit_and_profile(logs: Path, tree: Path) -> bool:
     from gapless.spark.jobs.auditing import audit
     from gapless.spark.jobs.profiling import profile
 
+    overlay = load_overlay(tree)
+    pubends = sorted({feed.pubend for feed in cast_for(overlay).feeds})
     screen = Console(stderr=True)
     with (
+        _brokers_again(overlay, tree.parent) as servers,
         session("local[*]", "demo") as made,
-        screen.status("auditing again with Spark, from what brokers and clients wrote down"),
+        screen.status("auditing again with Spark, from the streams and from what was written down"),
     ):
-        found = audit(made, [logs])
-        better = profile(made, [logs], load_overlay(tree))
+        made.conf.set("spark.sql.shuffle.partitions", "2")  # it is little, and many tasks cost more
+        options = {"servers": ",".join(servers), "pubends": ",".join(pubends)}
+        events = made.read.format("gapless").options(**options).load()
+        found = audit(made, [logs], events=events)
+        traffic = profile(made, [logs], overlay)
     _show_audit(found)
-    _show_profile(better)
+    _show_profile(traffic)
     return found.is_clean
+
+
+@contextmanager
+def _brokers_again(overlay: Overlay, data: Path) -> Iterator[list[str]]:
+    """Start the brokers of a demo with what they have on disk, and say where they are.
+
+    They write no audit log: nothing is to be added to what is audited.
+    """
+    import msgspec
+
+    from gapless.client.portal import Portal
+    from gapless.demo.run import PARAMETERS
+    from gapless.runtime.supervisor import Supervisor
+
+    placed = msgspec.structs.replace(overlay, addresses={})  # the old ports may be taken
+    supervisor = Supervisor(placed, data, port=0, parameters=PARAMETERS)
+    portal = Portal()
+    try:
+        portal.run(supervisor.start())
+        yield supervisor.urls
+    finally:
+        portal.run(supervisor.stop())
+        portal.stop()
+
+
+# --- profile ----------------------------------------------------------------------------------------
 
 
 def _profile(
@@ -195,7 +257,7 @@ def _profile(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Write the better tree here, as TOML."),
+        typer.Option("--out", metavar="FILE", help="Write the proposed tree here, as TOML."),
     ] = None,
     degree: Annotated[
         int, typer.Option(min=1, help="How many neighbours a cell may have at most.")
@@ -205,7 +267,8 @@ def _profile(
 ) -> None:
     """Find a tree over which the traffic in audit logs of brokers travels fewer hops.
 
-    The file that is written is for gapless up --topology FILE.
+    The file that is written is for gapless up --topology FILE. Where the present tree has more neighbours
+    than --degree allows, a tree that keeps to it may cost more; that is said.
     """
     from rich.console import Console
 
@@ -225,27 +288,62 @@ def _profile(
         found = profile(made, directories, present, degree=degree)
     if out is not None:
         out.write_text(found.overlay(present).to_toml(), encoding="utf-8")
-        print_note(f"written: {out}")
+        print_note(f"written: {out}{'' if found.is_better else _not_better(found)}")
     if as_json:
-        print_json({"saving": found.saving, **records(found)})
+        said = {"saving": found.saving, "is_within_degree": found.is_within_degree}
+        print_json({**said, **records(found)})
     else:
         _show_profile(found)
 
 
 def _show_profile(found: Profile) -> None:
     out = console()
-    shown = [(each.source, each.target, f"{each.events:,}") for each in found.flows[:FLOWS_SHOWN]]
-    out.print(listing("published in", "delivered in", "events", rows=shown))
+    shown = [
+        (
+            each.source,
+            each.target,
+            f"{each.events:,}",
+            "not known" if each.wanted is None else f"{each.wanted:,}",
+        )
+        for each in found.flows[:FLOWS_SHOWN]
+    ]
+    out.print(listing("published in", "delivered in", "events", "wanted there", rows=shown))
     if len(found.flows) > FLOWS_SHOWN:
         out.print(plain(f"… {len(found.flows) - FLOWS_SHOWN:,} more; --json has all"))
+    asked = [
+        (each.cell, f"{each.subscriptions:,}", f"{len(each.filters):,}", _filters(each.filters))
+        for each in found.interests
+    ]
+    if asked:
+        out.print(listing("cell", "subscriptions", "filters", "such as", rows=asked))
+    now = f"{found.present_hops:,}, at most {found.present_degree} neighbours"
+    if not found.is_within_degree:
+        now += f": more than the {found.degree} that are allowed"
+    then = f"{found.proposed_hops:,}, at most {found.degree} neighbours allowed"
+    then += f" ({found.saving:.1%} fewer)" if found.is_better else _not_better(found)
     rows = [
         ("events", f"{found.events:,}"),
-        ("hops now", f"{found.present_hops:,}, at most {found.present_degree} neighbours"),
-        ("hops then", f"{found.better_hops:,} ({found.saving:.1%} fewer)"),
+        ("hops now", now),
+        ("hops then", then),
         ("edges out", _edges(found.removed)),
         ("edges in", _edges(found.added)),
     ]
     out.print(facts(rows))
+
+
+def _not_better(found: Profile) -> str:
+    """Say what a tree is that saves nothing."""
+    if found.proposed_hops == found.present_hops:
+        return " (no fewer than now)"
+    return (
+        f" ({-found.saving:.1%} more than now: keeping the present tree costs {found.present_hops:,} hops, "
+        f"and needs --degree {found.present_degree})"
+    )
+
+
+def _filters(texts: list[str]) -> str:
+    more = " …" if len(texts) > FILTERS_SHOWN else ""
+    return "; ".join(texts[:FILTERS_SHOWN]) + more
 
 
 def _edges(edges: list[tuple[str, str]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gapless.cli.output import console, counted, facts, listing, moment, plain, size, span
@@ -48,6 +49,8 @@ def show_archive(found: ArchiveReport) -> None:
     ]
     if found.merged_files:
         rows.append(("merged", counted(found.merged_files, "small file")))
+    if found.skipped:
+        rows.append(("released before", "; ".join(_holes(found))))
     out.print(facts(rows))
     shown = [
         (
@@ -63,6 +66,13 @@ def show_archive(found: ArchiveReport) -> None:
     ]
     if shown:
         out.print(listing("pubend", "events", "days", "files", "size", "first", "last", rows=shown))
+
+
+def _holes(found: ArchiveReport) -> Iterator[str]:
+    """Say what an archive lacks of each stream: time, as nobody knows how many events were in it."""
+    for name, ticks in found.skipped.items():
+        new = found.new_skipped.get(name, 0)
+        yield f"{name} lacks {span(ticks)}" + (f", {span(new)} of it since this run" if new else "")
 
 
 def show_backtest(found: Backtest, top: int) -> None:

@@ -14,8 +14,8 @@ Theory of operation
 - :func:`audit` compares what was owed with what came (:mod:`.auditing`), from the logs that brokers and
   clients write (:mod:`gapless.audit`, :mod:`.audit_logs`). Who is owed what is matched on executors
   (:mod:`.owing`); what no log can know is not held against anybody (:mod:`.horizons`).
-- :func:`profile` counts traffic between cells from the same logs (:mod:`.profiling`), and looks for a tree
-  that suits it better (:mod:`.trees`).
+- :func:`profile` counts traffic between cells from the same logs (:mod:`.profiling`) and what cells ask for
+  (:mod:`.interests`), and looks for a tree over which the traffic travels fewer hops (:mod:`.trees`).
 
 All take a Spark session, and run at its master. Executors need gapless; what is missing there is shipped
 or named (:mod:`.shipping`).

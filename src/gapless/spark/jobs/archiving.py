@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,9 +19,12 @@ from gapless.spark.jobs.compacting import (
     compact_archive,
     small_groups,
 )
+from gapless.spark.jobs.locations import local_uri
 from gapless.spark.jobs.manifest import KEEP_S, DataFile, Manifest, Store
 from gapless.spark.jobs.reasons import as_ours
 from gapless.spark.jobs.shipping import ready_executors
+from gapless.spark.offsets import Offset
+from gapless.spark.options import DEADLINE_S, OnRelease, parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +41,10 @@ is interrupted goes on from the last piece."""
 
 _LOOK_S: Final = 1
 """How often is looked whether the query has ended, so that Ctrl-C is heard."""
+
+_AS_NAMED: Final = "decode(encode(pubend, 'ISO-8859-1'), 'UTF-8') AS pubend"
+"""A pubend's name in a path is UTF-8 with escapes, and Spark makes a character of every byte of it. As this
+looks at nothing but the path, a condition on it still leaves files out unopened."""
 
 
 class StreamReport(msgspec.Struct, frozen=True):
@@ -66,6 +73,11 @@ class ArchiveReport(msgspec.Struct, frozen=True):
     new_events: int
     new_batches: int
     merged_files: int
+    skipped: dict[str, int]
+    """By pubend how many ticks (microseconds) the archive lacks since it began, as brokers had released them
+    before they were archived. How many events were there nobody knows."""
+    new_skipped: dict[str, int]
+    """The same of this run."""
     seconds: float
 
 
@@ -89,6 +101,9 @@ def archive(
     follow: bool = False,
     every_s: float = EVERY_S,
     events_max: int = EVENTS_MAX,
+    partition_bytes: int | None = None,
+    on_release: OnRelease = "fail",
+    deadline_s: float = DEADLINE_S,
     compact: bool = True,
     keep_s: float = KEEP_S,
     watch: Callable[[Progress], None] | None = None,
@@ -97,25 +112,32 @@ def archive(
 
     It ends when everything is copied that was there when it began. With ``follow`` it goes on until it
     is interrupted (KeyboardInterrupt), which is its ordinary end. ``reader`` names a durable reader, for
-    which brokers keep their logs until they are archived.
+    which brokers keep their logs until they are archived. What was released before it was archived is an
+    error, or with ``on_release="skip"`` left out and counted. ``events_max`` bounds a batch,
+    ``partition_bytes`` what a task reads of a log, and ``deadline_s`` how long a broker may be away.
     """
     store = Store(path)
     asked = Manifest(filter=str(Filter(filter)), pubends=tuple(sorted(set(pubends))))
-    _open(store, asked)
-    ready_executors(spark)
     options = {
         "servers": servers,
         "filter": asked.filter,
         "start": start,
         "maxEventsPerTrigger": str(events_max),
+        "onRelease": on_release,
+        "deadline": str(deadline_s),
+        **({"partitionBytes": str(partition_bytes)} if partition_bytes is not None else {}),
         **({"pubends": ",".join(asked.pubends)} if asked.pubends else {}),
         **({"reader": reader} if reader else {}),
     }
+    parse_options(options)  # what is wrong is said before anything is begun
+    _open(store, asked)
+    ready_executors(spark)
     frame = spark.readStream.format("gapless").options(**options).load()
     run = _Run(store, compact=compact, keep_s=keep_s, watch=watch)
     writer = frame.writeStream.foreachBatch(run.keep).option(
-        "checkpointLocation", str(store.checkpoint)
+        "checkpointLocation", local_uri(store.checkpoint)
     )
+    skipped = _skipped(store)
     begun = time.monotonic()
     chosen = (
         writer.trigger(processingTime=f"{every_s} seconds")
@@ -125,7 +147,7 @@ def archive(
     _await(chosen.start(), follow=follow)
     if compact:
         run.merge(spark, least=SMALL_FILES_MAX)
-    return report_of(store, run.progress, time.monotonic() - begun)
+    return report_of(store, run.progress, time.monotonic() - begun, skipped)
 
 
 def _open(store: Store, asked: Manifest) -> None:
@@ -151,6 +173,17 @@ def _query_id(store: Store) -> str:
         return str(json.loads((store.checkpoint / "metadata").read_text("utf-8"))["id"])
     except FileNotFoundError:
         return ""
+
+
+def _skipped(store: Store) -> dict[str, int]:
+    """Return how many ticks of each pubend were left out so far, as the checkpoint says."""
+    offsets = store.checkpoint / "offsets"
+    numbers = [int(each.name) for each in offsets.glob("[0-9]*") if each.name.isdigit()]
+    if not numbers:
+        return {}
+    # a version, what holds for the whole batch, and then a line a source: there is one
+    last = (offsets / str(max(numbers))).read_text("utf-8").splitlines()[-1]
+    return Offset.of(json.loads(last)).skipped
 
 
 class _Run:
@@ -222,9 +255,17 @@ def _await(query: StreamingQuery, *, follow: bool) -> None:
         query.stop()
 
 
-def report_of(store: Store, done: Progress, seconds: float = 0.0) -> ArchiveReport:
+def report_of(
+    store: Store,
+    done: Progress,
+    seconds: float = 0.0,
+    skipped_before: Mapping[str, int] | None = None,
+) -> ArchiveReport:
     """Tell what an archive has."""
     manifest = store.read()
+    skipped = _skipped(store)
+    before = skipped if skipped_before is None else skipped_before
+    new = {name: ticks - before.get(name, 0) for name, ticks in skipped.items()}
     streams: dict[str, list[DataFile]] = {}
     for each in manifest.files:
         streams.setdefault(each.pubend, []).append(each)
@@ -238,6 +279,8 @@ def report_of(store: Store, done: Progress, seconds: float = 0.0) -> ArchiveRepo
         new_events=done.events,
         new_batches=done.batches,
         merged_files=done.merged,
+        skipped=skipped,
+        new_skipped={name: ticks for name, ticks in new.items() if ticks},
         seconds=round(seconds, 3),
     )
 
@@ -271,6 +314,7 @@ def read_archive(spark: SparkSession, path: str | Path) -> DataFrame:
     schema = StructType([*source.fields]).add("date", DateType())
     if not files:
         return spark.createDataFrame([], schema)
-    paths = [str(store.data / each.path) for each in files]
-    loaded = spark.read.schema(schema).option("basePath", str(store.data)).parquet(*paths)
-    return loaded.select(*STANDARD, "date")
+    paths = [local_uri(store.data / each.path) for each in files]
+    loaded = spark.read.schema(schema).option("basePath", local_uri(store.data)).parquet(*paths)
+    columns = (_AS_NAMED if name == "pubend" else name for name in (*STANDARD, "date"))
+    return loaded.selectExpr(*columns)

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 from gapless.audit.facts import Fact, facts_of
 from gapless.audit.segments import CLOSED, segments_of
 from gapless.core.errors import UsageError
+from gapless.spark.jobs.locations import local_uri
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FACTS", "directories_of", "facts_at", "kept_facts"]
+__all__ = ["FACTS", "NothingEndedError", "directories_of", "facts_at", "kept_facts"]
 
 FACTS: Final = (
     "kind string, run string, place long, visit string, pubend string, tick long, "
@@ -36,6 +37,10 @@ _SEGMENTS_EACH: Final = 4
 """Segments of a task, at least."""
 
 Batches = Iterator["pa.RecordBatch"]
+
+
+class NothingEndedError(UsageError):
+    """All segments still grow, and only those that have ended are wanted; later there are some."""
 
 
 def directories_of(paths: Sequence[str | Path]) -> list[Path]:
@@ -63,35 +68,45 @@ def facts_at(spark: SparkSession, paths: Sequence[str | Path]) -> DataFrame:
 
 def kept_facts(spark: SparkSession, paths: Sequence[str | Path], state: Path) -> DataFrame:
     """Take what has ended since the last time into ``state``, once; return all that it has."""
-    found = directories_of(paths)
+    state = state.resolve()
     facts = state / "facts"
-    columns = "path string, modificationTime timestamp, length long, content binary"
-    for path in found:
-        source = (
-            spark.readStream.format("binaryFile")
-            .schema(columns)
-            .option("pathGlobFilter", f"*{CLOSED}")
-            .option("maxFileAge", "36500d")
-            .load(str(path))
-        )
-        name = str(path).strip("/").replace("/", "%")
-        query = (
-            source.select("path", "content")
-            .mapInArrow(_read_contents, FACTS)
-            .writeStream.foreachBatch(_keeper(facts, name))
-            .option("checkpointLocation", str(state / "checkpoints" / name))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+    for path in directories_of(paths):
+        # each costs a stream: those without ended segments need none, and the state itself is no log
+        if not path.is_relative_to(state) and any(path.glob(f"*{CLOSED}")):
+            _take(spark, path, state)
     if not facts.exists():
-        raise UsageError(f"no segment of an audit log has ended in {', '.join(map(str, paths))}")
-    return spark.read.schema(FACTS).option("recursiveFileLookup", "true").parquet(str(facts))
+        raise NothingEndedError(
+            f"no segment of an audit log has ended in {', '.join(map(str, paths))}: one ends when it is "
+            "large or old (segment_bytes, segment_s), or when its writer ends"
+        )
+    return spark.read.schema(FACTS).option("recursiveFileLookup", "true").parquet(local_uri(facts))
 
 
-def _keeper(facts: Path, name: str) -> Callable[[DataFrame, int], None]:
+def _take(spark: SparkSession, path: Path, state: Path) -> None:
+    """Take the segments of a directory that have ended since the last time."""
+    columns = "path string, modificationTime timestamp, length long, content binary"
+    source = (
+        spark.readStream.format("binaryFile")
+        .schema(columns)
+        .option("pathGlobFilter", f"*{CLOSED}")
+        .option("maxFileAge", "36500d")
+        .load(local_uri(path))
+    )
+    name = str(path).strip("/").replace("/", "%")
+    query = (
+        source.select("path", "content")
+        .mapInArrow(_read_contents, FACTS)
+        .writeStream.foreachBatch(_keeper(state / "facts" / name))
+        .option("checkpointLocation", local_uri(state / "checkpoints" / name))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def _keeper(directory: Path) -> Callable[[DataFrame, int], None]:
     def keep(batch: DataFrame, number: int) -> None:
-        batch.write.mode("overwrite").parquet(str(facts / name / f"batch-{number:08}"))
+        batch.write.mode("overwrite").parquet(local_uri(directory / f"batch-{number:08}"))
 
     return keep
 

@@ -10,7 +10,8 @@ Who is owed what is computed from what brokers published and from the timelines 
 - *spurious*: came and does not match the filter that governs there, is before the start, was never
   published, or is not what was published.
 - *in flight*: owed, did not come, and may still come or have come.
-- *unjudged*: came, and no log there is could know of it: it was published before the log begins.
+- *unjudged*: came, and nobody can know whether it should have: it was published before the log begins, or
+  what it has is written down nowhere.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import msgspec
 
 from gapless.audit.facts import Control
 from gapless.audit.timelines import Log, Subscription, logs_of, subscriptions_of
+from gapless.core.errors import UsageError
 from gapless.spark.jobs.audit_logs import facts_at, kept_facts
 from gapless.spark.jobs.horizons import Horizon, looked_up, unlogged
 from gapless.spark.jobs.owing import OWED, debts_of, owed_writer
@@ -51,6 +53,9 @@ _FINDINGS: Final = {
 }
 _COUNTS: Final = (*_COUNTED, "unjudged")
 _EVENT: Final = ["pubend", "tick"]
+_NAMED_MAX: Final = 3
+"""So many events are named that could not be judged."""
+_UNDESCRIBED: Final = "told IS NULL AND attributes IS NULL"
 _OWED_EVENT: Final = ["sub", "pubend", "tick"]
 
 
@@ -102,6 +107,13 @@ class AuditReport(msgspec.Struct, kw_only=True):
     """Published events of which nobody knows whether they are on disk: their broker died meanwhile."""
     unlogged: int
     """Acknowledged to a publisher, and not in the log of the broker."""
+    given: int | None
+    """How many of the published are among the events that were given; None if none were given."""
+    undescribed: int
+    """Published, and what they have is neither in a log nor among the events: who is owed them is not
+    known, so they are not judged."""
+    undescribed_first: list[str]
+    """A few of them."""
     rows: list[AuditRow]
     total: AuditRow
     examples: list[str]
@@ -125,10 +137,13 @@ def audit(
     """Return what audit logs say of promises that were kept and broken.
 
     ``paths`` are directories of brokers and clients, or patterns of such. With ``state``, a directory
-    that is kept from one call to the next, each segment is read once, when it has ended. ``events`` with
-    the columns ``pubend``, ``tick`` and ``attributes`` of the source are needed where publications were
-    written down without attributes.
+    that is kept from one call to the next, each segment is read once, when it has ended. ``events`` are
+    streams as they are (``format("gapless")``), or an archive of them: what was published is then taken
+    from there, and from the log where they lack it. They are needed where publications were written down
+    without attributes.
     """
+    if events is not None and (missing := {*_EVENT, "attributes"} - {*events.columns}):
+        raise UsageError(f"the events have no column {', '.join(sorted(missing))}")
     ready_executors(spark)
     facts = facts_at(spark, paths) if state is None else kept_facts(spark, paths, state)
     facts = facts.persist()
@@ -146,19 +161,67 @@ def _audited(
     controls = [decode(row) for row in rows]
     logs = logs_of(controls)
     subscriptions = subscriptions_of(controls, tail_us)
-    published = facts.where("kind = 'p'")
+    published = _published(facts, events)
     if events is not None:
-        published = published.drop("attributes").join(
-            events.select(*_EVENT, "attributes"), _EVENT, "left"
-        )
+        published = published.persist()  # the events are read once
     shared = spark.sparkContext.broadcast(debts_of(subscriptions, logs))
     owed = published.mapInArrow(owed_writer(shared), OWED)
     judged = _judged(_receipts(spark, facts, subscriptions), owed, subscriptions).persist()
     try:
-        return _report(judged, facts, Horizon(facts, logs), subscriptions, logs, examples)
+        described = _description(published, are_given=events is not None)
+        return _report(
+            judged, facts, published, Horizon(facts, logs), subscriptions, logs, examples, described
+        )
     finally:
         judged.unpersist()
+        published.unpersist()
         shared.destroy()
+
+
+class _Description(msgspec.Struct, frozen=True):
+    """Of which published events is known what they have."""
+
+    given: int | None
+    undescribed: int
+    undescribed_first: list[str]
+
+
+def _published(facts: DataFrame, events: DataFrame | None) -> DataFrame:
+    """Return published events, with what the events that were given say of them."""
+    from pyspark.sql import functions as f
+
+    published = facts.where("kind = 'p'").drop("control")
+    if events is None:
+        return published.withColumn("told", f.lit(None).cast("string"))
+    told = events.select(*_EVENT, f.col("attributes").alias("told"))
+    return published.join(told, _EVENT, "left")
+
+
+def _description(published: DataFrame, *, are_given: bool) -> _Description:
+    """Count of which events is known what they have; raise if of none, as nothing can be judged then."""
+    from pyspark.sql import functions as f
+
+    row = published.agg(
+        f.count("*").alias("all"),
+        f.count("told").alias("given"),
+        f.count(f.when(f.expr(_UNDESCRIBED), 1)).alias("undescribed"),
+    ).first()
+    assert row is not None
+    if row["undescribed"] and not are_given:
+        raise UsageError(
+            f"{row['undescribed']:,} publications were written down without attributes, so what is owed is "
+            "not known: set attributes = true under [audit] of the brokers, or give the events themselves"
+        )
+    if row["undescribed"] and row["undescribed"] == row["all"]:
+        raise UsageError(
+            f"none of the {row['all']:,} publications in the logs is among the events: are they of the "
+            "same streams, and of the same time?"
+        )
+    named = []
+    if row["undescribed"]:
+        dark = published.where(_UNDESCRIBED).orderBy(*_EVENT).limit(_NAMED_MAX).collect()
+        named = [f"{each['pubend']}:{each['tick']}" for each in dark]
+    return _Description(row["given"] if are_given else None, row["undescribed"], named)
 
 
 def _receipts(
@@ -247,17 +310,20 @@ def _out_of_order(totals: list[int]) -> Column:
 def _report(
     judged: DataFrame,
     facts: DataFrame,
+    published: DataFrame,
     horizon: Horizon,
     subscriptions: Sequence[Subscription],
     logs: dict[str, Log],
     examples: int,
+    described: _Description,
 ) -> AuditReport:
     from pyspark.sql import functions as f
 
     counted = (*_COUNTED, "unproven")
     sums = judged.groupBy("sub").agg(*(f.sum(name).alias(name) for name in counted)).collect()
     if any(row["spurious"] or row["unproven"] for row in sums):
-        judged = looked_up(judged, facts, horizon).persist()
+        undescribed = published.where(_UNDESCRIBED)
+        judged = looked_up(judged, facts, horizon, undescribed).persist()
         sums = judged.groupBy("sub").agg(*(f.sum(name).alias(name) for name in _COUNTS)).collect()
     by_sub = {row["sub"]: row.asDict() for row in sums}
     for found in by_sub.values():
@@ -276,6 +342,9 @@ def _report(
         published=horizon.published,
         unsure=horizon.unsure,
         unlogged=unlogged(facts, horizon),
+        given=described.given,
+        undescribed=described.undescribed,
+        undescribed_first=described.undescribed_first,
         rows=rows,
         total=total,
         examples=_examples(judged, subscriptions, total, examples),

@@ -12,6 +12,7 @@ import numpy as np
 from gapless.core.errors import UsageError
 from gapless.spark.jobs.archiving import read_archive
 from gapless.spark.jobs.filters import NamedFilter
+from gapless.spark.jobs.locations import local_uri
 from gapless.spark.jobs.manifest import Store
 from gapless.spark.jobs.overlaps import SKETCH_MIN, Overlap, most_alike
 from gapless.spark.jobs.shipping import ready_executors
@@ -103,12 +104,19 @@ class Backtest(msgspec.Struct, frozen=True):
             ("filters", self.filters, FilterReport),
             ("alike", self.alike, Alike),
         ):
-            columns = {
-                field: [getattr(row, field) for row in rows] for field in kind.__struct_fields__
-            }
             found.append(directory / f"{name}.parquet")
-            pq.write_table(pa.table(columns), found[-1])
+            told = [msgspec.to_builtins(row) for row in rows]
+            pq.write_table(pa.Table.from_pylist(told, _schema_of(kind)), found[-1])
         return found
+
+
+def _schema_of(kind: type[msgspec.Struct]) -> pa.Schema:
+    """Return the columns of a table of structs: rows alone do not tell, as there may be none."""
+    import pyarrow as pa
+
+    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    kinds[int | None] = pa.int64()  # type: ignore[index]  # a type, too
+    return pa.schema([(each.name, kinds[each.type]) for each in msgspec.structs.fields(kind)])
 
 
 def events_at(spark: SparkSession, path: str | Path) -> DataFrame:
@@ -118,7 +126,7 @@ def events_at(spark: SparkSession, path: str | Path) -> DataFrame:
         return read_archive(spark, path)
     if not store.path.exists():
         raise UsageError(f"{store.path} is neither an archive nor Parquet: nothing is there")
-    return spark.read.parquet(str(store.path))
+    return spark.read.parquet(local_uri(store.path))
 
 
 def backtest(

@@ -2,7 +2,7 @@
 
 An experiment is a function that takes a point (a dict: names of parameters and their values) and returns
 a row (a dict: names of results and plain values). It is named ``module:function``, so that every
-executor can import it.
+executor can import it, or by its name in the lab.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gapless.core.errors import UsageError
 from gapless.lab.points import Function as Experiment
-from gapless.lab.points import Plain, Point, Row, checked, grid, parse_axis
+from gapless.lab.points import Plain, Point, Row, checked, grid, parse_axes, parse_axis
 
 __all__ = [
     "Experiment",
@@ -24,14 +24,18 @@ __all__ = [
     "Row",
     "checked",
     "grid",
+    "lab_points",
     "load",
+    "parse_axes",
     "parse_axis",
     "read_points",
 ]
 
 
 def load(name: str) -> Experiment:
-    """Return the function that ``module:function`` stands for; where it runs it is imported again.
+    """Return the function that ``module:function``, or a name of the lab's catalogue, stands for.
+
+    Where it runs it is imported again.
 
     >>> load("operator:length_hint")([1, 2])
     2
@@ -44,9 +48,22 @@ def _call(name: str, point: Point) -> Mapping[str, Plain]:
     return _find(name)(point)
 
 
+def lab_points(name: str, axes: Mapping[str, Sequence[Plain]]) -> list[Point] | None:
+    """Return the points of an experiment of the lab, at other values where axes are given.
+
+    None if it is not one of the lab's: then nobody knows which points it has.
+    """
+    from gapless.lab.catalogue import EXPERIMENTS
+
+    found = EXPERIMENTS.get(name)
+    return None if found is None else found.points(changed=axes)
+
+
 @functools.cache
 def _find(name: str) -> Experiment:
-    module, _, attribute = name.partition(":")
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        return _find_in_lab(name)
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
@@ -56,6 +73,15 @@ def _find(name: str) -> Experiment:
     if not callable(found):
         raise UsageError(f"{name} is no function that takes a point")
     return found  # type: ignore[no-any-return]  # what it returns is checked with every row
+
+
+def _find_in_lab(name: str) -> Experiment:
+    from gapless.lab.catalogue import find
+
+    try:
+        return find(name).measure
+    except UsageError as error:
+        raise UsageError(f"{error}; or write module:function") from None
 
 
 def read_points(path: Path) -> list[Point]:

@@ -51,31 +51,34 @@ class Horizon:
         return self._spark.createDataFrame(rows, columns)
 
 
-def looked_up(judged: DataFrame, facts: DataFrame, horizon: Horizon) -> DataFrame:
+def looked_up(
+    judged: DataFrame, facts: DataFrame, horizon: Horizon, undescribed: DataFrame
+) -> DataFrame:
     """Return verdicts after a look at what is strange or not proven.
 
-    What came and was not owed is not judged if no log could know of it. What may not be on disk is owed
-    if anybody was told of it, or was given it.
+    What came and was not owed is not judged if no log could know of it, or if it is ``undescribed``: nobody
+    knows what it has. What may not be on disk is owed if anybody was told of it, or was given it.
     """
     from pyspark.sql import functions as f
 
     strange = judged.where("is_strange AND number IS NULL").select(*_EVENT).distinct()
     published = facts.where("kind = 'p'").select(*_EVENT)
     there = published.join(f.broadcast(strange), _EVENT, "left_semi").distinct()
+    dark = undescribed.select(*_EVENT).join(f.broadcast(strange), _EVENT, "left_semi").distinct()
     unsure = judged.where("unproven = 1").select(*_EVENT).distinct()
     told = facts.where("kind IN ('d', 'q')").select(*_EVENT)
     proven = told.join(f.broadcast(unsure), _EVENT, "left_semi").distinct()
     joined = (
         judged.join(f.broadcast(horizon.frame()), "pubend", "left")
         .join(f.broadcast(there.withColumn("there", f.lit(1))), _EVENT, "left")
+        .join(f.broadcast(dark.withColumn("dark", f.lit(1))), _EVENT, "left")
         .join(f.broadcast(proven.withColumn("proven", f.lit(1))), _EVENT, "left")
     )
-    unknown = "known_from IS NULL OR tick < known_from OR tick > known_to"
+    outside = "known_from IS NULL OR tick < known_from OR tick > known_to"
+    unknown = f"dark IS NOT NULL OR (there IS NULL AND ({outside}))"
     return joined.withColumns(
         {
-            "unjudged": f.expr(
-                f"int(is_strange AND number IS NULL AND there IS NULL AND ({unknown}))"
-            ),
+            "unjudged": f.expr(f"int(is_strange AND number IS NULL AND ({unknown}))"),
             "proven": f.expr("unproven = 1 AND proven IS NOT NULL"),
         }
     ).withColumns(

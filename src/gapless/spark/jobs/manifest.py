@@ -149,6 +149,8 @@ class Store:
         """Make the first version; if there is one already it stays."""
         self._versions.mkdir(parents=True, exist_ok=True)
         self.data.mkdir(exist_ok=True)
+        sync_directory(self.path)
+        sync_directory(self.path.parent)
         if not self.exists():
             self._link(msgspec.structs.replace(manifest, version=1))
 
@@ -263,6 +265,9 @@ def sync_directory(path: Path) -> None:
 
 def partition_path(pubend: str, day: date | str) -> str:
     """Return where files of a pubend and a day are, as Spark names partitions.
+
+    Names of files are plain ASCII, whatever a pubend is called: Java finds no others where the system's
+    language is not set.
 
     >>> partition_path("eu/quotes", "2026-01-31")
     'pubend=eu%2Fquotes/date=2026-01-31'

@@ -1,4 +1,8 @@
-"""Who is owed what: published events, matched with the filters that govern, by the brokers' own index."""
+"""Who is owed what: published events, matched with the filters that govern, by the brokers' own index.
+
+What an event has is said by the events that were given (``told``, as JSON) or else by the log of its broker
+(``attributes``, as msgpack). Of an event of which neither says it nobody knows who is owed it.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,13 @@ import msgspec
 from gapless.audit.timelines import FOREVER, Log, Subscription
 from gapless.content.filter import Filter
 from gapless.content.matching import MatchIndex
-from gapless.core.errors import UsageError
 from gapless.spark.jobs.tallies import attributes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.core.broadcast import Broadcast
 
-__all__ = ["OWED", "Debts", "debts_of", "owed_writer"]
+__all__ = ["OWED", "Debts", "attributes_in", "debts_of", "described", "index_of", "owed_writer"]
 
 OWED: Final = (
     "sub long, pubend string, tick long, publisher string, number long, settled boolean, "
@@ -58,7 +61,7 @@ def debts_of(subscriptions: Sequence[Subscription], logs: dict[str, Log]) -> Deb
 
 
 @functools.lru_cache(maxsize=1)
-def _index(texts: tuple[str, ...]) -> MatchIndex:
+def index_of(texts: tuple[str, ...]) -> MatchIndex:
     """Build the index of a process; the next task there finds it built."""
     index = MatchIndex()
     for place, text in enumerate(texts):
@@ -73,14 +76,15 @@ def owed_writer(
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            if len(batch):
-                yield from _owed(shared.value, batch)
+            described_ones = described(batch)
+            if len(described_ones):
+                yield from _owed(shared.value, described_ones)
 
     return write
 
 
 def _owed(debts: Debts, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    found = _index(debts.texts).match_batch(_attributes(batch.column("attributes").to_pylist()))
+    found = index_of(debts.texts).match_batch(attributes_in(batch))
     names = ("run", "pubend", "tick", "publisher", "sequence")
     events = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
     rows: list[tuple[Any, ...]] = []
@@ -97,15 +101,22 @@ def _owed(debts: Debts, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield _batch(rows)
 
 
-def _attributes(values: list[Any]) -> list[dict[str, Any]]:
-    if any(value is None for value in values):
-        raise UsageError(
-            "publications were written down without attributes, so what is owed is not known: "
-            "set attributes = true under [audit] of the brokers, or give the events themselves"
-        )
-    if isinstance(values[0], str):
-        return attributes_of(values)
-    return [_decode(value) for value in values]
+def described(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the events of which is known what they have."""
+    import pyarrow.compute as pc
+
+    told, logged = batch.column("told").is_valid(), batch.column("attributes").is_valid()
+    return batch.filter(pc.or_(told, logged))
+
+
+def attributes_in(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return what described events have."""
+    told = batch.column("told").to_pylist()
+    logged = batch.column("attributes").to_pylist()
+    if None not in told:
+        return attributes_of(told)
+    pairs = zip(told, logged, strict=True)
+    return [_decode(packed) if text is None else attributes_of([text])[0] for text, packed in pairs]
 
 
 def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:

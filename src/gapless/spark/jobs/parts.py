@@ -73,9 +73,16 @@ class _Part:
         os.fsync(self._file.fileno())
         size = self._file.tell()
         self._file.close()
-        sync_directory(self._path.parent)
+        self._sync_directories()
         path = self._path.relative_to(self._data).as_posix()
         return DataFile(path, *self._key, self._rows, size, self._low, self._high)
+
+    def _sync_directories(self) -> None:
+        """See that the file's name is on disk, and those of its directories: they may be new, too."""
+        for each in self._path.parents:
+            sync_directory(each)
+            if each == self._data:
+                break
 
 
 def part_writer(data: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -1,8 +1,8 @@
-"""``profile``: traffic between cells, from the audit logs of brokers, and a tree that suits it better."""
+"""``profile``: traffic and interest between cells, from audit logs of brokers, and a tree that suits them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,13 +14,14 @@ from gapless.core.errors import UsageError
 from gapless.overlay.neighbourhood import Topology
 from gapless.runtime.overlays import Overlay
 from gapless.spark.jobs.audit_logs import facts_at
+from gapless.spark.jobs.interests import Interest, interests_of, wanted_in
 from gapless.spark.jobs.shipping import ready_executors
 from gapless.spark.jobs.trees import Edge, Group, better_tree, hops, present_degree
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DEGREE", "Flow", "Profile", "edges_of", "groups_of", "profile"]
+__all__ = ["DEGREE", "Flow", "Profile", "edges_of", "profile"]
 
 DEGREE: Final = 3
 """Neighbours that a cell has at most, unless told otherwise."""
@@ -32,43 +33,58 @@ class Flow(msgspec.Struct, frozen=True):
     source: str
     target: str
     events: int
+    wanted: int | None = None
+    """How many match a filter that somebody in the target has had; None if logs have no attributes."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """Who talks to whom, and over which tree it would cost less."""
+    """Who talks to whom, who asks for what, and a tree that was found for it."""
 
     events: int
     """Published."""
     flows: list[Flow]
     """Between all cells, also within one; the largest first."""
+    interests: list[Interest]
+    """What each cell asks for."""
     groups: list[Group]
     """Events by where they came from and all the cells they went to; the largest first."""
     degree: int
     present: list[Edge]
     present_hops: int
     present_degree: int
-    better: list[Edge]
-    better_hops: int
+    proposed: list[Edge]
+    """The best tree that was found within the degree; the present one if there is none with fewer hops."""
+    proposed_hops: int
+
+    @property
+    def is_within_degree(self) -> bool:
+        """Whether the present tree keeps to the degree; if not, every other may cost more."""
+        return self.present_degree <= self.degree
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the proposed tree costs less than the present one."""
+        return self.proposed_hops < self.present_hops
 
     @property
     def saving(self) -> float:
-        """The part of all hops that is saved."""
-        return 1 - self.better_hops / self.present_hops if self.present_hops else 0.0
+        """The part of all hops that is saved; below 0 if the degree costs more than the search saves."""
+        return 1 - self.proposed_hops / self.present_hops if self.present_hops else 0.0
 
     @property
     def added(self) -> list[Edge]:
-        """Edges that the better tree has and the present one has not."""
-        return sorted(set(self.better) - set(self.present))
+        """Edges that the proposed tree has and the present one has not."""
+        return sorted(set(self.proposed) - set(self.present))
 
     @property
     def removed(self) -> list[Edge]:
-        """Edges that the present tree has and the better one has not."""
-        return sorted(set(self.present) - set(self.better))
+        """Edges that the present tree has and the proposed one has not."""
+        return sorted(set(self.present) - set(self.proposed))
 
     def overlay(self, present: Overlay) -> Overlay:
-        """Return the better tree, with the cells and brokers of the present one."""
+        """Return the proposed tree, with the cells and brokers of the present one."""
         cells = {cell.name: list(cell.brokers) for cell in present.topology.cells}
-        topology = Topology.of(cells, self.better)
+        topology = Topology.of(cells, self.proposed)
         return msgspec.structs.replace(present, topology=topology)
 
 
@@ -83,67 +99,80 @@ def edges_of(overlay: Overlay) -> list[Edge]:
 def profile(
     spark: SparkSession, paths: Sequence[str | Path], present: Overlay, *, degree: int = DEGREE
 ) -> Profile:
-    """Return the traffic that audit logs of brokers tell of, and a better tree for it.
+    """Return the traffic and the interest that audit logs of brokers tell of, and a tree for them.
 
     Events are counted by where they were published and in which cells they were delivered; what else
-    flows between brokers is not.
+    flows between brokers is not. The tree has no cell with more neighbours than ``degree``, which may cost
+    hops where the present one does not keep to that.
     """
     ready_executors(spark)
-    groups = groups_of(facts_at(spark, paths))
+    facts = facts_at(spark, paths).persist()
+    try:
+        seen, interests = _seen(facts)
+        groups = groups_of(seen)
+        wanted = wanted_in(seen.where("kind = 'p'"), interests)
+    finally:
+        facts.unpersist()
     edges = edges_of(present)
     cells = [cell.name for cell in present.topology.cells]
-    better = better_tree(cells, groups, edges, degree)
-    flows: dict[tuple[str, str], int] = {}
-    for group in groups:
-        for target in group.targets:
-            pair = (group.source, target)
-            flows[pair] = flows.get(pair, 0) + group.count
+    proposed = better_tree(cells, groups, edges, degree)
     return Profile(
         events=sum(group.count for group in groups),
-        flows=[Flow(*pair, count) for pair, count in sorted(flows.items(), key=_largest)],
+        flows=_flows(groups, wanted),
+        interests=interests,
         groups=groups,
         degree=degree,
         present=edges,
         present_hops=hops(groups, edges),
         present_degree=present_degree(edges),
-        better=better,
-        better_hops=hops(groups, better),
+        proposed=proposed,
+        proposed_hops=hops(groups, proposed),
     )
 
 
-def _largest(item: tuple[tuple[str, str], int]) -> tuple[int, tuple[str, str]]:
-    return -item[1], item[0]
+def _flows(groups: Sequence[Group], wanted: Mapping[tuple[str, str], int] | None) -> list[Flow]:
+    """Return the matrix of cells, the largest first; also what was only wanted and never came."""
+    events = dict.fromkeys(wanted or (), 0)
+    for group in groups:
+        for target in group.targets:
+            pair = (group.source, target)
+            events[pair] = events.get(pair, 0) + group.count
+    flows = [
+        Flow(*pair, count, None if wanted is None else wanted.get(pair, 0))
+        for pair, count in events.items()
+    ]
+    return sorted(
+        flows, key=lambda each: (-each.events, -(each.wanted or 0), each.source, each.target)
+    )
 
 
-def groups_of(facts: DataFrame) -> list[Group]:
+def _seen(facts: DataFrame) -> tuple[DataFrame, list[Interest]]:
+    """Return what brokers published and delivered, with their cells; and what is asked for there."""
+    from pyspark.sql import functions as f
+
+    rows = facts.where("kind = 'c'").select("control").toArrow().column("control").to_pylist()
+    controls = [*map(msgspec.msgpack.Decoder(Control).decode, rows)]
+    logs = logs_of(controls)
+    places = [(run, log.header.cell) for run, log in logs.items() if log.header.side == "broker"]
+    if not places:
+        raise UsageError("there is no log of a broker: only brokers know in which cell they are")
+    cells = f.broadcast(facts.sparkSession.createDataFrame(places, "run string, cell string"))
+    return facts.where("kind IN ('p', 'd')").join(cells, "run"), interests_of(controls)
+
+
+def groups_of(seen: DataFrame) -> list[Group]:
     """Return events by source and destinations, the largest group first."""
     from pyspark.sql import functions as f
 
-    facts = facts.persist()
-    try:
-        rows = facts.where("kind = 'c'").select("control").toArrow().column("control").to_pylist()
-        logs = logs_of(map(msgspec.msgpack.Decoder(Control).decode, rows))
-        places = [
-            (run, log.header.cell) for run, log in logs.items() if log.header.side == "broker"
-        ]
-        if not places:
-            raise UsageError(
-                "there is no log of a broker: only brokers know in which cell they are"
-            )
-        spark = facts.sparkSession
-        cells = f.broadcast(spark.createDataFrame(places, "run string, cell string"))
-        seen = facts.where("kind IN ('p', 'd')").join(cells, "run")
-        sources = f.max(f.when(f.col("kind") == "p", f.col("cell"))).alias("source")
-        targets = f.array_sort(f.collect_set(f.when(f.col("kind") == "d", f.col("cell"))))
-        found = (
-            seen.groupBy("pubend", "tick")
-            .agg(sources, targets.alias("targets"))
-            .where("source IS NOT NULL")
-            .groupBy("source", "targets")
-            .count()
-            .collect()
-        )
-    finally:
-        facts.unpersist()
+    sources = f.max(f.when(f.col("kind") == "p", f.col("cell"))).alias("source")
+    targets = f.array_sort(f.collect_set(f.when(f.col("kind") == "d", f.col("cell"))))
+    found = (
+        seen.groupBy("pubend", "tick")
+        .agg(sources, targets.alias("targets"))
+        .where("source IS NOT NULL")
+        .groupBy("source", "targets")
+        .count()
+        .collect()
+    )
     groups = [Group(row["source"], tuple(row["targets"]), row["count"]) for row in found]
     return sorted(groups, key=lambda group: (-group.count, group.source, group.targets))

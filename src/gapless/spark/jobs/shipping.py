@@ -6,6 +6,8 @@ then match with the Python twin: the same results, slower. For speed, install ga
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -83,9 +85,14 @@ def _lacking(spark: SparkSession, packages: tuple[str, ...]) -> _Lacking:
 
 
 def packed() -> Path:
-    """Return a zip of our sources."""
+    """Return a zip of our sources, which stays as long as this process.
+
+    Executors fetch it when they start, so it is needed as long as there may be new ones.
+    """
     root = Path(gapless.__file__).parent
-    target = Path(tempfile.mkdtemp(prefix="gapless-")) / "gapless.zip"
+    directory = tempfile.mkdtemp(prefix="gapless-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    target = Path(directory) / "gapless.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(root.rglob("*.py")):
             archive.write(path, Path("gapless") / path.relative_to(root))

@@ -47,7 +47,11 @@ class Sweep(msgspec.Struct, frozen=True):
     failures: list[Failure]
 
     def table(self) -> pa.Table:
-        """Return the rows as an Arrow table; what a row does not have is NULL there."""
+        """Return the rows as an Arrow table; what a row does not have is NULL there.
+
+        A column in which nothing is known is a text: a column without a kind is one that other programs
+        take for what they like.
+        """
         import pyarrow as pa
 
         names = dict.fromkeys(name for row in self.rows for name in row)
@@ -55,7 +59,8 @@ class Sweep(msgspec.Struct, frozen=True):
         for name in names:
             values = [row.get(name) for row in self.rows]
             try:
-                columns[name] = pa.array(values)
+                found = pa.array(values)
+                columns[name] = found.cast(pa.string()) if pa.types.is_null(found.type) else found
             except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
                 raise UsageError(f"column {name!r} has values of several kinds: {error}") from error
         return pa.table(columns)
