@@ -7,7 +7,7 @@ computer, with brokers of its own. It needs ``pip install "gapless[spark,java]"`
 # %% What is used. Everything but Spark's own comes from gapless.
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 from pyspark.sql import functions as f
 
@@ -19,12 +19,13 @@ from gapless.testing import SyncOverlay
 
 # %% Three brokers in a line, in this process. In earnest they run elsewhere: `gapless up --topology line:3`.
 # They write down what they publish and deliver, for the audit at the end.
-work = Path(mkdtemp(prefix="gapless-tour-"))
+directory = TemporaryDirectory(prefix="gapless-tour-")  # the last cell removes it
+work = Path(directory.name)
 opened = ExitStack()  # closes in the end what is opened here
 overlay = opened.enter_context(SyncOverlay("line:3", audit=work / "audit"))
 servers = overlay.url("b1", "b2", "b3")
 
-# %% A session of Spark. It finds Java, and lets brokers test predicates. Any other session works too.
+# %% A session of Spark, which finds Java. Any other session works too.
 spark = spark_session("local[2]", settings={"spark.log.level": "ERROR"})
 
 # %% Made-up quotes, as a DataFrame: 3,000 rows of ten symbols.
@@ -46,8 +47,8 @@ batch = {"servers": overlay.url("b1"), "pubend": "quotes", "writer": "tour", "ba
 for _ in range(2):
     quotes.write.format("gapless").options(**batch).mode("append").save()
 
-# %% Read the stream back. Declared columns are attributes with a type. With the option `filter`, which a query
-# further down has, brokers send only what matches.
+# %% Read the stream back. Declared columns are attributes with a type. What `where` says Spark tests itself; with
+# the option `filter`, which a query further down has, brokers send only what matches.
 reading = {"servers": servers, "columns": "symbol STRING, price DOUBLE, n LONG"}
 events = spark.read.format("gapless").options(**reading).load()
 print("in the log:", events.count(), "- of S3 above 50:", events.where(DEAR).count())
@@ -98,3 +99,6 @@ print(
 assert report.is_clean
 assert report.published == kept.events
 assert report.total.owed == report.total.delivered == tested.filters[0].count == owed
+
+# %% Nothing is left behind.
+directory.cleanup()

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import pyspark
+import pytest
 
+from gapless.core.errors import UsageError
 from gapless.spark.java import find_java
 from tests.spark.cluster_jobs import ANSWER, PATIENCE_S
 from tests.spark.rows import until
@@ -33,8 +35,25 @@ _QUICK: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """A JVM that is needed for a minute should not spend it compiling."""
 
 
+NO_CLUSTER: Final = "GAPLESS_TESTS_NO_CLUSTER"
+"""The variable with which tests that need a cluster are left out."""
+
+
 class ClusterError(Exception):
-    """The cluster did not start; tests that need it are skipped with what it says."""
+    """The cluster did not start."""
+
+
+def skip_without_cluster() -> None:
+    """Leave a test out where there is no Java, or where somebody said that no cluster runs.
+
+    A cluster that does not start anywhere else is a failure: it is here that executors are killed.
+    """
+    try:
+        find_java()
+    except UsageError as error:
+        pytest.skip(str(error))
+    if os.environ.get(NO_CLUSTER):
+        pytest.skip(f"{NO_CLUSTER} says that no cluster runs here")
 
 
 class Cluster:

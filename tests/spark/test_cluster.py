@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +12,8 @@ import pytest
 pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
 
 from gapless.client.sync import SyncSession, connect_sync
-from gapless.core.errors import UsageError
 from gapless.testing import SyncOverlay
-from tests.spark.cluster import Cluster, ClusterError
+from tests.spark.cluster import Cluster, skip_without_cluster
 from tests.spark.cluster_jobs import COPIES, EXECUTORS, PATIENCE_S, VICTIM
 from tests.spark.rows import until
 
@@ -30,12 +28,10 @@ STUMBLE_AFTER = 3_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    try:
-        with Cluster(tmp_path_factory.mktemp("cluster")) as made:
-            assert made.run("ready") == EXECUTORS
-            yield made
-    except (ClusterError, UsageError) as error:
-        pytest.skip(str(error))
+    skip_without_cluster()
+    with Cluster(tmp_path_factory.mktemp("cluster")) as made:
+        assert made.run("ready") == EXECUTORS
+        yield made
 
 
 class Story:

@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
 
+import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -24,6 +27,7 @@ from gapless.spark import reading
 from gapless.spark.planning import Range
 from gapless.spark.reading import read_range
 from gapless.testing import SyncOverlay
+from tests.spark.chaos import Chaos, slowly
 from tests.spark.rows import Sink, Stream, numbers, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -106,6 +110,27 @@ def test_a_log_that_is_nowhere_is_refused_at_the_deadline(stream: Stream) -> Non
     part = Range("nothing", 1, 10, (stream.servers,))
     with pytest.raises(RefusedError, match="there is no pubend nothing"):
         list(read_range(part, "TRUE", "fail", 0.3))
+
+
+def with_attempts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give rows slowly, with how often their task was begun before."""
+    context = TaskContext.get()
+    assert context is not None
+    for batch in slowly(batches):
+        attempts = pa.array([context.attemptNumber()] * batch.num_rows, pa.int64())
+        yield pa.RecordBatch.from_arrays([batch.column("n"), attempts], ["n", "attempt"])
+
+
+def test_a_broker_that_dies_again_and_again_while_rows_are_read_costs_no_row_and_no_task(
+    stream: Stream,
+) -> None:
+    stream.publish_all([payload_of(n) for n in range(20_000)])
+    frame = stream.load(deadline=120, partitionBytes=2_000_000).select("n", "payload")
+    with Chaos(stream, every_s=0.25) as chaos:
+        found = frame.mapInArrow(with_attempts, "n LONG, attempt LONG").collect()
+    assert chaos.kills >= 3
+    assert sorted(row.n for row in found) == list(range(20_000))
+    assert {row.attempt for row in found} == {0}
 
 
 def test_a_query_outlives_the_restart_of_its_broker(stream: Stream, tmp_path: Path) -> None:

@@ -15,9 +15,8 @@ pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapl
 import pyspark
 
 from gapless.cli.main import main
-from gapless.core.errors import UsageError
 from tests.spark import cluster
-from tests.spark.cluster import Cluster, ClusterError
+from tests.spark.cluster import Cluster, skip_without_cluster
 from tests.spark.cluster_jobs import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -57,11 +56,9 @@ class Workers(Cluster):
 
 @pytest.fixture
 def workers(tmp_path: Path) -> Iterator[Workers]:
-    try:
-        with Workers(tmp_path) as made:
-            yield made
-    except (ClusterError, UsageError) as error:
-        pytest.skip(str(error))
+    skip_without_cluster()
+    with Workers(tmp_path) as made:
+        yield made
 
 
 def test_a_sweep_over_two_workers_says_what_the_local_runner_says(

@@ -6,11 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,11 +17,14 @@ pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapl
 
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from gapless.client import Event
+from gapless.core.parameters import Parameters
 from gapless.errors import GaplessError
 from gapless.messages.records import StagedRecord
+from gapless.testing import SyncOverlay
+from tests.spark.chaos import Chaos, slowly
 from tests.spark.rows import PATIENCE_S, Stream, numbers, until
 
 if TYPE_CHECKING:
@@ -89,6 +91,16 @@ def test_what_the_source_has_read_can_be_written_as_it_was(stream: Stream) -> No
     write(stream, stream.load(columns="n LONG").drop("n"))
     originals = [(each.attributes, each.payload) for each in events(stream, "quotes")]
     assert [(each.attributes, each.payload) for each in events(stream)] == originals
+
+
+def test_a_number_that_no_double_can_be_is_written_back_as_it_was(stream: Stream) -> None:
+    stream.publish_all([({"n": 2**60 + 1, "price": 5}, b"")])
+    write(stream, stream.load(columns="n DOUBLE, price DOUBLE"))
+    changed = stream.load(columns="n DOUBLE, price DOUBLE", pubends="quotes")
+    write(stream, changed.withColumn("price", changed.price + 0.5), pubend="dearer")
+    (copied,), (dearer,) = events(stream), events(stream, "dearer")
+    assert copied.attributes == {"n": 2**60 + 1, "price": 5}
+    assert dearer.attributes == {"n": 2**60 + 1, "price": 5.5}
 
 
 def test_a_column_may_say_to_which_pubend_a_row_goes(stream: Stream) -> None:
@@ -175,6 +187,21 @@ def test_a_write_that_fails_for_good_leaves_no_trace(stream: Stream) -> None:
         write(stream, frame.mapInArrow(failing_always, frame.schema))
     assert events(stream) == []
     until(lambda: staged_at(stream) == [], "what was staged is dropped")
+
+
+def test_what_nobody_drops_is_dropped_by_the_broker_in_time(spark: SparkSession) -> None:
+    brief = Parameters(staged_ttl_s=1)
+    with SyncOverlay(parameters=brief) as overlay, Stream(spark, overlay) as stream:
+        # no task that has rows comes to an end, so the driver does not even hear where they went; they are
+        # more than Spark collects before it hands a task something to write
+        frame = spark.range(0, 60_000, numPartitions=2).selectExpr("'copies' AS pubend", "id")
+        frame = frame.where("id >= 30000")
+        with pytest.raises(PySparkException, match="planned"):
+            write(stream, frame.mapInArrow(failing_always, frame.schema), pubend=None)
+        marks = overlay._overlay.node("b1").broker.context.marks
+        until(lambda: "staged too long ago" in marks, "something was there, and is too old")
+        until(lambda: staged_at(stream) == [], "nothing is left")
+        assert events(stream) == []
 
 
 # --- streams -----------------------------------------------------------------------------------------
@@ -270,40 +297,6 @@ def test_a_driver_that_is_killed_in_the_middle_of_a_batch_writes_every_row_once(
 
 
 # --- brokers that die --------------------------------------------------------------------------------
-
-
-class Chaos(threading.Thread):
-    """Kills the broker and starts it again, until it is told to stop."""
-
-    def __init__(self, stream: Stream, *, every_s: float) -> None:
-        super().__init__()
-        self._stream = stream
-        self._every_s = every_s
-        self._over = threading.Event()
-        self.kills = 0
-
-    def run(self) -> None:
-        while not self._over.wait(self._every_s):
-            self._stream.overlay.kill("b1")
-            self.kills += 1
-            sleep(0.1)
-            self._stream.overlay.restart("b1")
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self.join()
-
-
-def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give rows so that the broker can die in between."""
-    for batch in batches:
-        for place in range(0, batch.num_rows, 500):
-            sleep(0.05)
-            yield batch.slice(place, 500)
 
 
 def test_a_broker_that_dies_again_and_again_while_rows_are_written(stream: Stream) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,10 +14,15 @@ pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapl
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import EqualTo
+from pyspark.sql.datasource import EqualTo, GreaterThan, LessThanOrEqual
 from pyspark.sql.datasource import Filter as Predicate
+from pyspark.sql.functions import col, lit
 
 from gapless.core.parameters import Parameters
+from gapless.delivery.packing import unpack
+from gapless.spark import reading
+from gapless.spark.batch import Part as Piece
+from gapless.spark.line import Line, Part
 from gapless.spark.source import GaplessSource
 from gapless.testing import SyncOverlay
 from tests.spark.rows import COLUMNS, Stream, event, numbers, until
@@ -75,10 +81,9 @@ def test_a_pubend_is_read_from_its_own_broker(filled: Stream) -> None:
     source = GaplessSource({"servers": filled.servers})
     parts = source.reader(source.schema()).partitions()
     where = {each.part.pubend: each.part.where for each in parts}  # type: ignore[attr-defined]
-    assert where == {
-        "quotes": (filled.overlay.url("b1"),),
-        "orders": (filled.overlay.url("b2"),),
-    }
+    first, second = filled.overlay.url("b1"), filled.overlay.url("b2")
+    # the other one only knows the way
+    assert where == {"quotes": (first, second), "orders": (second, first)}
 
 
 def test_a_pubend_whose_broker_is_no_server_is_read_through_another(filled: Stream) -> None:
@@ -86,14 +91,33 @@ def test_a_pubend_whose_broker_is_no_server_is_read_through_another(filled: Stre
     assert numbers(filled.load(servers=servers, pubends="orders")) == list(range(1_000, 1_100))
 
 
-def test_what_does_not_match_never_leaves_the_broker(filled: Stream) -> None:
+class Tap(Line):
+    """A connection of a task that notes what comes over it."""
+
+    came: ClassVar[list[Part]] = []
+
+    def answer(self) -> Part:
+        self.came.append(super().answer())
+        return self.came[-1]
+
+    @classmethod
+    def events(cls) -> int:
+        """How many events came, whatever became of them."""
+        return sum(len(unpack(each.rows)) + len(each.publications) for each in cls.came)
+
+
+def test_what_does_not_match_never_leaves_the_broker(
+    filled: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tap, "came", [])
+    monkeypatch.setattr(reading, "Line", Tap)
     options = {"servers": filled.servers, "columns": COLUMNS, "pubends": "quotes"}
     source = GaplessSource({**options, "pushDown": "true"})
     reader = source.reader(source.schema())
     pushed: list[Predicate] = [EqualTo(("symbol",), "IBM")]
     assert list(reader.pushFilters(pushed)) == []
     rows = [batch.num_rows for part in reader.partitions() for batch in reader.read(part)]
-    assert sum(rows) == 30
+    assert (sum(rows), Tap.events()) == (30, 30)
 
 
 def test_a_busy_pubend_is_read_in_parallel(stream: Stream) -> None:
@@ -133,8 +157,53 @@ def test_from_latest_on_a_batch_is_empty(filled: Stream) -> None:
 
 def test_where_an_event_is_narrows_what_is_read(filled: Stream) -> None:
     ticks = [each.tick for each in filled.session.read("quotes")]
-    frame = filled.load().where(f"pubend = 'quotes' AND tick > {ticks[9]} AND tick <= {ticks[12]}")
-    assert numbers(frame) == [10, 11, 12]
+    source = GaplessSource({"servers": filled.servers, "columns": COLUMNS, "pushDown": "true"})
+    reader = source.reader(source.schema())
+    pushed: list[Predicate] = [
+        EqualTo(("pubend",), "quotes"),
+        GreaterThan(("tick",), ticks[9]),
+        LessThanOrEqual(("tick",), ticks[12]),
+    ]
+    reader.pushFilters(pushed)
+    (part,) = reader.partitions()
+    assert isinstance(part, Piece)
+    assert (part.part.pubend, part.part.low, part.part.high) == ("quotes", ticks[9] + 1, ticks[12])
+    assert [n for batch in reader.read(part) for n in batch["n"].to_pylist()] == [10, 11, 12]
+
+
+def test_a_timestamp_is_its_tick_in_every_time_zone(filled: Stream) -> None:
+    ticks = [each.tick for each in filled.session.read("quotes")]
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=ticks[150])
+    with settings(
+        filled.spark,
+        {
+            "spark.sql.session.timeZone": "Asia/Tokyo",
+            "spark.sql.python.filterPushdown.enabled": "true",
+        },
+    ):
+        rows = filled.load(pubends="quotes").selectExpr(
+            "unix_micros(timestamp)", "string(timestamp)"
+        )
+        found = sorted(tuple(row) for row in rows.collect())
+        late = filled.load(pubends="quotes", pushDown="true").where(col("timestamp") >= lit(moment))
+        said = numbers(late)
+    assert [tick for tick, _ in found] == ticks
+    there = moment.astimezone(timezone(timedelta(hours=9))).replace(tzinfo=None)
+    assert datetime.fromisoformat(found[150][1]) == there
+    assert said == list(range(150, 300))
+
+
+@contextmanager
+def settings(spark: SparkSession, chosen: dict[str, str]) -> Iterator[None]:
+    """Let a session be another one for a while."""
+    before = {name: spark.conf.get(name, None) for name in chosen}
+    try:
+        for name, value in chosen.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
 
 
 def test_a_schema_of_the_users_own_has_only_what_it_names(filled: Stream) -> None:
@@ -165,6 +234,11 @@ def test_sql_reads_it_without_any_registration(filled: Stream) -> None:
         ({"pubends": "nothing"}, "there is no log of nothing; the overlay has orders, quotes"),
         ({"start": '{"trades": 5}'}, "a position names trades, and the query reads orders"),
         ({"end": f'{{"quotes": {2**61}}}'}, "option end: 23058430092136939.. is ahead of quotes"),
+        (
+            {"end": "2999-01-01T00:00:00Z"},
+            "option end: 2999-01-01T00:00:00.00:00 is ahead of orders",
+        ),
+        ({"columns": "Tick LONG"}, "every row has a column 'tick' already"),
         ({"reader": "desk"}, "option reader is for streaming"),
         ({"servers": "gapless://127.0.0.1:1", "deadline": "0.5"}, "no broker greeted within 0.5 s"),
     ],
@@ -215,15 +289,25 @@ def gone(stream: Stream) -> int:
         network.close()
 
 
-def test_what_is_released_is_an_error_or_is_skipped_as_the_user_says(spark: SparkSession) -> None:
+def test_what_is_released_is_an_error_or_is_skipped_as_the_user_says(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
     with SyncOverlay(parameters=BRIEF) as overlay, Stream(spark, overlay) as stream:
+        moment = datetime.now(UTC)
         released(stream)
-        early = '{"quotes": 5}'
-        with pytest.raises(
-            PySparkException, match="the log of quotes no longer has the ticks from 6"
-        ):
-            stream.load(start=early).count()
-        skipping = stream.load(start=early, onRelease="skip")
-        earliest = stream.load(start="earliest")
-        assert set(numbers(skipping)) == set(range(50, 60))
-        assert set(numbers(earliest)) == set(range(50, 60))
+        tick = round(moment.timestamp() * 1_000_000)
+        # the same place, as a tick and as a time
+        for start in (f'{{"quotes": {tick - 1}}}', moment.isoformat()):
+            told = f"the log of quotes no longer has the ticks from {tick} to"
+            with pytest.raises(PySparkException, match=told):
+                stream.load(start=start).count()
+            assert numbers(stream.load(start=start, onRelease="skip")) == list(range(50, 60))
+        assert numbers(stream.load(start="earliest")) == list(range(50, 60))
+        source = GaplessSource(
+            {"servers": stream.servers, "start": moment.isoformat(), "onRelease": "skip"}
+        )
+        skipped = gone(stream) - tick + 1
+        source.reader(source.schema()).partitions()
+        assert caplog.messages[-1] == (
+            f"this batch skips {skipped} ticks that are gone: quotes {skipped}"
+        )

@@ -26,6 +26,8 @@ before it says that there is something new (:mod:`.scouting`), so that silence m
 Invariants
 ----------
 - The same options and the same two positions give the same rows, or an error; never other rows.
+- All pubends are those that the servers know together; who could not be asked is named, and a pubend
+  that is asked for by its name is waited for.
 - What is released and was asked for is an error, or is counted (``onRelease``); never left out unseen.
 - A predicate is left to the brokers alone only if it means the same there and in Spark; everything
   else is tested by Spark again.

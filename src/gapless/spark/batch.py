@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from pyspark.sql.datasource import Filter as Predicate
 from gapless.content.filter import Filter
 from gapless.spark.batches import Batches
 from gapless.spark.columns import STANDARD, Column
-from gapless.spark.network import Network
+from gapless.spark.network import LOG, Network
 from gapless.spark.options import Options
 from gapless.spark.planning import Range, after, check_end, check_released, ranges
 from gapless.spark.pushing import Bounds, push
@@ -38,6 +38,13 @@ def read_part(
     part = partition.part
     pieces = read_range(part, wanted, options.on_release, options.deadline_s)
     yield from Batches(columns).of(part.pubend, pieces)
+
+
+def _tell_skipped(skipped: Mapping[str, int]) -> None:
+    """Say what a batch leaves out. It has no offset that could count, as those of streams do."""
+    if skipped:
+        each = ", ".join(f"{name} {count}" for name, count in sorted(skipped.items()))
+        LOG.warning("this batch skips %d ticks that are gone: %s", sum(skipped.values()), each)
 
 
 class _Pushing:
@@ -92,6 +99,7 @@ class BatchReader(DataSourceReader):
             begins = after(options.start or "earliest", extents)
             ends = after(options.end or "latest", extents)
             check_end(options.end, extents)
+            skipped = {}
             for name, extent in extents.items():
                 begin = max(begins[name], bounds.low - 1)
                 end = min(ends[name], bounds.high, extent.top)
@@ -99,6 +107,9 @@ class BatchReader(DataSourceReader):
                     end = begin
                 begins[name] = check_released(name, begin, extent, end, options.on_release)
                 ends[name] = end
+                if begins[name] > begin:
+                    skipped[name] = begins[name] - begin
+            _tell_skipped(skipped)
             return [Part(each) for each in ranges(network, begins, ends, options.partition_bytes)]
         finally:
             network.close()

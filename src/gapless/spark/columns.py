@@ -8,6 +8,7 @@ NaN is NULL: in filters it compares with nothing, and so does NULL in Spark.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
@@ -15,7 +16,7 @@ import msgspec
 
 from gapless.core.errors import UsageError
 
-__all__ = ["STANDARD", "Column", "Kind", "parse_columns"]
+__all__ = ["STANDARD", "Column", "Kind", "check_names", "parse_columns"]
 
 
 class Kind(Enum):
@@ -66,7 +67,7 @@ def parse_columns(text: str) -> tuple[Column, ...]:
     >>> [f"{each.name}: {each.kind.value}" for each in parse_columns("n LONG, `unit price` double")]
     ['n: BIGINT', 'unit price: DOUBLE']
     """
-    found: dict[str, Column] = {}
+    found: list[Column] = []
     place = 0
     while place < len(text.rstrip()):
         match = _DECLARED.match(text, place)
@@ -76,17 +77,34 @@ def parse_columns(text: str) -> tuple[Column, ...]:
                 f"option columns: cannot read {rest!r}; write 'symbol STRING, price DOUBLE'"
             )
         name = match[1].replace("``", "`") if match[1] else match[2]
-        if name in found:
-            raise UsageError(f"option columns: {name!r} is declared twice")
-        found[name] = Column(name, _declared_kind(name, match[3]))
+        found.append(Column(name, _declared_kind(name, match[3])))
         place = match.end()
-    return tuple(found.values())
+    try:
+        check_names(each.name for each in found)
+    except UsageError as error:
+        raise UsageError(f"option columns: {error}") from None
+    return tuple(found)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise if Spark could not tell two columns apart: to it capitals and small letters are the same."""
+    taken: dict[str, str] = {}
+    for name in names:
+        other = taken.get(name.lower())
+        if other == name:
+            raise UsageError(f"{name!r} is declared twice")
+        if other is not None:
+            raise UsageError(
+                f"{name!r} and {other!r} are one name to Spark; declare one of them, the other attribute is "
+                "in the column 'attributes'"
+            )
+        taken[name.lower()] = name
 
 
 def _declared_kind(name: str, word: str) -> Kind:
-    if name in STANDARD:
+    if name.lower() in STANDARD:
         raise UsageError(
-            f"option columns: every row has a column {name!r} already; an attribute of that name "
+            f"option columns: every row has a column {name.lower()!r} already; an attribute {name!r} "
             "is in the column 'attributes'"
         )
     kind = TYPES.get(word.upper())

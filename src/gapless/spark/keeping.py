@@ -24,8 +24,7 @@ from gapless.messages.operating import (
     StrandState,
     SubscriptionShown,
 )
-from gapless.spark.network import Caller, Network
-from gapless.spark.planning import LOG
+from gapless.spark.network import LOG, Caller, Network
 
 __all__ = ["Keeper"]
 

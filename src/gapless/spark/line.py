@@ -2,9 +2,12 @@
 
 A task does one thing after the other, and there is much of it: so no event loop and no second thread,
 which would fight with the task for the interpreter. The answer comes into the socket while the task
-converts the one before. What is asked for is asked again, of the next address, if the connection is
-lost: to read twice does no harm. So there are no beats either: a broker that gives a slow task up is
-dialled anew.
+converts the one before. What is asked for is asked again if the connection is lost, or nothing comes over
+it any more: to read twice does no harm. So a task sends no beats either: a broker that gives a slow task up
+is dialled anew. It hears those of the broker, so it notices one that is gone without a word.
+
+The first address is the one of the log. The others know the way to it: who cannot be reached, or refuses, is
+followed by the next, and after an answer the first one is the next again.
 """
 
 from __future__ import annotations
@@ -46,6 +49,13 @@ _DIAL_S: Final = 5.0
 _PAUSE_S: Final = 0.1
 """Between two tries."""
 
+_BEATS_MISSED_MAX: Final = 2
+"""A broker says something with every beat, if only that it is there. One that misses so many is dialled
+anew: that costs less than to wait for it in vain."""
+
+_SILENCE_S: Final = 3.0
+"""It may be busy for so long, however short its beats are."""
+
 
 class Part(ReadPart, frozen=True, array_like=True, tag="ReadPart"):
     """A part whose rows are not copied from the frame in which they came."""
@@ -62,9 +72,12 @@ class Line:
 
     def __init__(self, where: tuple[str, ...], deadline_s: float) -> None:
         self._where = where
-        self._addresses: Iterator[Address] = cycle(parse_addresses(where))
+        self._all = parse_addresses(where)
+        self._addresses: Iterator[Address] = cycle(self._all)
         self._deadline_s = deadline_s
         self._socket: socket.socket | None = None
+        self._silence_s = deadline_s
+        """How long the broker at the other end may be silent."""
         self._request: ReadLog | None = None
         self._number = 0
 
@@ -92,10 +105,13 @@ class Line:
                 sleep(min(_PAUSE_S, left))
                 continue
             if isinstance(answer, Part):
+                self._addresses = cycle(self._all)
                 return answer
             refused = refusal(answer)
             sleep(min(_PAUSE_S, left))
-            if self._socket is not None:
+            if len(self._all) > 1:
+                self.close()
+            elif self._socket is not None:
                 self._say(self._socket)
         if refused is not None:
             raise refused
@@ -112,7 +128,7 @@ class Line:
             self._socket = self._dialled(min(left, _DIAL_S))
             self._say(self._socket)
         while True:
-            self._socket.settimeout(max(0.001, ends_at - monotonic()))
+            self._socket.settimeout(max(0.001, min(ends_at - monotonic(), self._silence_s)))
             notice = _NOTICES.decode(_body(self._socket))
             if isinstance(notice, Goodbye):
                 raise ConnectionLostError(f"the broker says goodbye: {notice.reason}")
@@ -134,16 +150,18 @@ class Line:
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             made.sendall(encode_greeting(Introduce(Role.CLIENT, f"spark-{uuid4().hex[:8]}")))
-            _check_greeting(decode_greeting(bytes(_body(made))))
+            welcome = _checked(decode_greeting(bytes(_body(made))))
         except BaseException:
             made.close()
             raise
+        self._silence_s = max(_SILENCE_S, _BEATS_MISSED_MAX * welcome.beat_ms / 1_000)
         return made
 
 
-def _check_greeting(greeting: Greeting) -> None:
+def _checked(greeting: Greeting) -> Welcome:
     if not isinstance(greeting, Welcome) or greeting.version not in VERSIONS:
         raise ConnectionLostError(f"expected a welcome, got {greeting!r:.200}")
+    return greeting
 
 
 def _body(connection: socket.socket) -> bytearray:

@@ -2,12 +2,19 @@
 
 Everything here waits. A connection is made when it is needed, one for each set of addresses, and is
 made again by the client whenever it is lost.
+
+A broker knows its own pubends from its disk, at once; those of others it hears of when it reaches them.
+So one that was started just now does not list all, and nobody can tell which ones it leaves out. What all
+named servers say together is whole, as far as they answer. Who does not answer is *away*: a pubend that is
+wanted by its name and is missing is waited for then; who wants all pubends is told who is away.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from collections.abc import Collection
 from concurrent.futures import Future
 from typing import Any, Final
 from uuid import uuid4
@@ -27,11 +34,19 @@ from gapless.core.errors import (
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.clients import ReadLog, ReadPart
-from gapless.messages.operating import ListPubends, PubendList, PubendState
+from gapless.messages.operating import (
+    ListPubends,
+    PubendList,
+    PubendState,
+    ShowTopology,
+    TopologyShown,
+)
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import ReadForm
 
-__all__ = ["FOREVER", "Caller", "Extent", "Network"]
+__all__ = ["FOREVER", "LOG", "Caller", "Extent", "Network"]
+
+LOG = logging.getLogger("gapless.spark")
 
 FOREVER: Final = 2**62
 """Above every tick."""
@@ -45,6 +60,12 @@ _LOOK_S: Final = 2.0
 
 _LOOK_AGAIN_S: Final = 60.0
 """After so long an address is tried again at which nobody was."""
+
+_SETTLE_S: Final = 2.0
+"""A broker that was started just now has heard of the pubends of those that it reaches after so long."""
+
+_STUCK_S: Final = 5.0
+"""After so long without an answer it is looked again where a log is."""
 
 Where = tuple[str, ...]
 
@@ -61,9 +82,10 @@ class Extent(msgspec.Struct, frozen=True):
 class Caller:
     """A session with some brokers, in a thread of its own, whose calls wait."""
 
-    def __init__(self, where: Where, deadline_s: float) -> None:
+    def __init__(self, where: Where, deadline_s: float, *, connect_s: float | None = None) -> None:
         self._where = where
         self._deadline_s = deadline_s
+        self._connect_s = deadline_s if connect_s is None else connect_s
         self._portal = Portal()
         self._session: Session | None = None
         try:
@@ -77,7 +99,7 @@ class Caller:
             self._where,
             name=f"spark-{uuid4().hex[:8]}",
             deadline=self._deadline_s,
-            connect_deadline=self._deadline_s,
+            connect_deadline=self._connect_s,
             backoff=_BACKOFF,
         )
         await session.open()
@@ -96,23 +118,24 @@ class Caller:
         finally:
             self._portal.stop()
 
-    def ask(self, message: Any, *, changes: bool = False) -> Any:
-        """Send a request and wait for its answer."""
+    def ask(self, message: Any, *, changes: bool = False, within_s: float | None = None) -> Any:
+        """Send a request and wait for its answer, until the deadline if no other time is given."""
         assert self._session is not None
-        return self._portal.run(self._session.request(message, changes=changes))
+        deadline = self._deadline_s if within_s is None else within_s
+        return self._portal.run(self._session.request(message, deadline=deadline, changes=changes))
 
-    def start_read(self, request: ReadLog, *, patient: bool) -> Future[ReadPart]:
+    def start_read(self, request: ReadLog, *, patient: bool, within_s: float) -> Future[ReadPart]:
         """Ask for a part of a log; return what can be waited for.
 
-        One who is patient takes no refusal before the deadline: what he asks for has been there.
+        One who is patient takes no refusal before his time is over: what he asks for has been there.
         """
-        return self._portal.start(self._part(request, patient=patient))
+        return self._portal.start(self._part(request, patient=patient, within_s=within_s))
 
-    async def _part(self, request: ReadLog, *, patient: bool) -> ReadPart:
+    async def _part(self, request: ReadLog, *, patient: bool, within_s: float) -> ReadPart:
         assert self._session is not None
         refused: RefusedError | None = None
         try:
-            async with asyncio.timeout(self._deadline_s):
+            async with asyncio.timeout(within_s):
                 while True:
                     try:
                         answer = await self._session.request(request, deadline=None, changes=False)
@@ -142,6 +165,10 @@ class Network:
         self._callers: dict[Where, Caller] = {}
         self._brokers: dict[str, str] = {}
         """The address of each broker that was seen."""
+        self._answered: dict[str, str] = {}
+        """The broker at each server that has answered last time."""
+        self._listed: list[PubendState] = []
+        self._warned_of: list[str] = []
         self._looked_at: dict[str, float] = {}
         self._homes: dict[str, Where] = {}
 
@@ -160,48 +187,112 @@ class Network:
     # --- pubends -------------------------------------------------------------------------------
 
     def pubends(self) -> dict[str, Where]:
-        """Return the pubends that have logs, each with the addresses to read it from."""
-        self._look_around()
-        found = {}
-        for state in self._listed():
-            if state.quality is Quality.GUARANTEED:
-                home = self._brokers.get(state.broker)
-                found[str(state.pubend)] = (home,) if home is not None else self._servers
+        """Return the pubends that have logs, each with the addresses to read it from.
+
+        They are what all servers say together that answer. Of its own pubends a broker knows best.
+        """
+        self.caller()  # one has to answer, before the deadline
+        states: dict[str, PubendState] = {}
+        own: dict[str, set[str]] = {}
+        self._answered = {}
+        for server in self._servers:
+            listed = self._listed_at(server)
+            if listed is None:
+                continue
+            broker, entries = listed
+            self._answered[server] = broker
+            own[broker] = {str(each.pubend) for each in entries if each.broker == broker}
+            for each in entries:
+                known = states.get(str(each.pubend))
+                if known is None or known.version < each.version:
+                    states[str(each.pubend)] = each
+        self._note_addresses()
+        self._listed = [
+            each
+            for name, each in states.items()
+            if each.broker not in own or name in own[each.broker]
+        ]
+        found = {
+            str(each.pubend): self._where(each.broker)
+            for each in self._listed
+            if each.quality is Quality.GUARANTEED
+        }
         self._homes |= found
         return found
 
-    def _listed(self) -> list[PubendState]:
+    def _listed_at(self, server: str) -> tuple[str, list[PubendState]] | None:
+        """Return which broker is at an address and what it lists; None if nobody answers there."""
+        caller = self._reached(server)
+        broker = None if caller is None else caller.broker
+        if caller is None or broker is None:
+            return None
         found: list[PubendState] = []
         after: PubendId | None = None
-        while True:
-            answer = self.caller().ask(ListPubends(0, after))
-            assert isinstance(answer, PubendList)
-            found += answer.entries
-            if not answer.more:
-                return found
-            after = answer.entries[-1].pubend
+        try:
+            while True:
+                answer = caller.ask(ListPubends(0, after), within_s=self._look_s)
+                assert isinstance(answer, PubendList)
+                found += answer.entries
+                if not answer.more:
+                    return broker, found
+                after = answer.entries[-1].pubend
+        except GaplessError:
+            return None
 
-    def _look_around(self) -> None:
-        """Find out which broker is at each address; what does not answer is tried again later."""
-        known, now = set(self._brokers.values()), time.monotonic()
-        if len(self._servers) == 1:
-            broker = self.caller().broker
-            if broker is not None:
-                self._brokers[broker] = self._servers[0]
-            return
-        for server in self._servers:
-            looked = self._looked_at.get(server)
-            if server in known or (looked is not None and now - looked < _LOOK_AGAIN_S):
-                continue
+    @property
+    def _look_s(self) -> float:
+        return min(_LOOK_S, self._deadline_s)
+
+    def _reached(self, server: str) -> Caller | None:
+        """Return the connection to one server, None if nobody is there; that is tried again later."""
+        key, now = (server,), time.monotonic()
+        looked = self._looked_at.get(server)
+        if key not in self._callers and (looked is None or now - looked >= _LOOK_AGAIN_S):
             self._looked_at[server] = now
             try:
-                caller = Caller((server,), min(_LOOK_S, self._deadline_s))
+                self._callers[key] = Caller(key, self._deadline_s, connect_s=self._look_s)
+            except GaplessError:
+                return None
+        return self._callers.get(key)
+
+    def _note_addresses(self) -> None:
+        """Note at which address each broker is; one that does not answer is where it was."""
+        elsewhere = {
+            broker: server
+            for broker, server in self._brokers.items()
+            if server not in self._answered
+        }
+        self._brokers = elsewhere | {broker: server for server, broker in self._answered.items()}
+
+    def _where(self, broker: str) -> Where:
+        home = self._brokers.get(broker)
+        return self._servers if home is None else (home,)
+
+    def _away(self) -> list[str]:
+        """Return who cannot be asked for pubends, and has none in the list.
+
+        That is a server that does not answer, and a broker that nobody reaches who answers.
+        """
+        told = {str(each.broker) for each in self._listed}
+        known = {server: broker for broker, server in self._brokers.items()}
+        silent = [
+            server
+            for server in self._servers
+            if server not in self._answered and known.get(server) not in told
+        ]
+        brokers: set[str] = set()
+        reached = set(self._answered.values())
+        for server in self._answered:
+            caller = self._callers[server,]
+            try:
+                shown = caller.ask(ShowTopology(0), within_s=self._look_s)
             except GaplessError:
                 continue
-            broker = caller.broker
-            caller.close()
-            if broker is not None:
-                self._brokers[broker] = server
+            assert isinstance(shown, TopologyShown)
+            for cell in shown.cells:  # the nearest ones; from those beyond it hears through them
+                brokers.update(cell.brokers)
+                reached.update(cell.reached)
+        return [*silent, *sorted(brokers - reached - told)]
 
     def home(self, pubend: str) -> Where:
         """Return the addresses to read a pubend from."""
@@ -209,18 +300,65 @@ class Network:
             self.pubends()
         return self._homes.get(pubend, self._servers)
 
-    def chosen(self, wanted: tuple[str, ...]) -> dict[str, Where]:
-        """Return the wanted pubends, or all; raise if one that is wanted has no log."""
-        known = self.pubends()
-        if not wanted:
-            return known
-        missing = [name for name in wanted if name not in known]
-        if missing:
-            have = ", ".join(sorted(known)) or "none"
-            raise UsageError(
-                f"option pubends: there is no log of {', '.join(missing)}; the overlay has {have}"
+    def route(self, pubend: str) -> Where:
+        """Return the same for who cannot look again: behind them the servers that know the way."""
+        return tuple(dict.fromkeys((*self.home(pubend), *self._servers)))
+
+    def chosen(self, wanted: Collection[str], *, settle: bool = True) -> dict[str, Where]:
+        """Return the wanted pubends, or all that are known.
+
+        One that is wanted and missing is waited for: until the deadline while somebody is away who may
+        have it, else as long as it takes to hear of it. For all pubends nobody is waited for longer than
+        that, as a broker may be down that has none; who is away then is named in a warning. Who does not
+        want to ``settle`` takes what is known now.
+        """
+        return self._named(wanted) if wanted else self._all(settle=settle)
+
+    def _named(self, wanted: Collection[str]) -> dict[str, Where]:
+        begun = time.monotonic()
+        while True:
+            known = self.pubends()
+            missing = [name for name in wanted if name not in known]
+            if not missing:
+                return {name: known[name] for name in wanted}
+            away = self._away()
+            if self._is_over(begun, self._deadline_s if away else _SETTLE_S):
+                raise _missing_error(missing, known, away)
+            self._pause()
+
+    def _all(self, *, settle: bool) -> dict[str, Where]:
+        begun = time.monotonic()
+        while True:
+            known = self.pubends()
+            away = self._away()
+            limit_s = _SETTLE_S if self._answered else self._deadline_s
+            if not away or not settle or self._is_over(begun, limit_s):
+                break
+            self._pause()
+        if settle and not self._answered:
+            raise DeadlineError(
+                f"no broker has said which pubends there are within {self._deadline_s:g} s: "
+                f"{', '.join(away)}"
             )
-        return {name: known[name] for name in wanted}
+        self._warn_of(away)
+        return known
+
+    def _is_over(self, begun: float, limit_s: float) -> bool:
+        return time.monotonic() - begun >= min(limit_s, self._deadline_s)
+
+    def _pause(self) -> None:
+        """Give brokers time, and try those again that did not answer."""
+        time.sleep(_PAUSE_S)
+        self._looked_at.clear()
+
+    def _warn_of(self, away: list[str]) -> None:
+        """Say once who is away: the user may know that they have no pubends."""
+        if away and away != self._warned_of:
+            LOG.warning(
+                "cannot ask %s for pubends: those that only they know of are left out",
+                ", ".join(away),
+            )
+        self._warned_of = away
 
     # --- logs ----------------------------------------------------------------------------------
 
@@ -237,13 +375,37 @@ class Network:
         """Return what matches from a tick on, as far as one answer goes.
 
         A broker that was started just now does not know all pubends yet: one that was listed before
-        is waited for.
+        is waited for. It may have come up at another address meanwhile, so it is looked for again.
         """
-        caller = self.caller(self.home(pubend))
         request = ReadLog(0, pubend_id(pubend), wanted, low, high, bytes_max, form)
-        return caller.start_read(request, patient=pubend in self._homes).result()
+        ends_at = time.monotonic() + self._deadline_s
+        while True:
+            caller = self.caller(self.home(pubend))
+            patient = pubend in self._homes
+            left = max(0.0, ends_at - time.monotonic())
+            within_s = min(left, _STUCK_S) if patient else left
+            try:
+                return caller.start_read(request, patient=patient, within_s=within_s).result()
+            except (DeadlineError, RefusedError):
+                if not patient or time.monotonic() >= ends_at:
+                    raise
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """Find out anew who is where; what has no address of its own is read through the others."""
+        self._looked_at.clear()
+        self._brokers.clear()
+        self.pubends()
 
     def extent(self, pubend: str, wanted: str) -> Extent:
         """Return how far the log of a pubend goes now, for who wants what matches a filter."""
         part = self.part(pubend, wanted, 1, 1, form=ReadForm.TICKS)
         return Extent(part.released, max(part.top, part.released))
+
+
+def _missing_error(missing: list[str], known: Collection[str], away: list[str]) -> UsageError:
+    have = ", ".join(sorted(known)) or "none"
+    fault = f"option pubends: there is no log of {', '.join(missing)}; the overlay has {have}"
+    if away:
+        fault += f", and {', '.join(away)} cannot be asked"
+    return UsageError(fault)

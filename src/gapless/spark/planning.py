@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -14,17 +13,26 @@ from gapless.core.errors import GapError, UsageError
 from gapless.core.ticks import Tick, TickRange
 from gapless.messages.clients import ReadPart
 from gapless.messages.streams import ReadForm
-from gapless.spark.network import Extent, Network, Where
+from gapless.spark.network import LOG, Extent, Network, Where
 from gapless.spark.options import OnRelease
 from gapless.spark.splitting import split
 
-__all__ = ["LOG", "Range", "after", "check_end", "check_released", "ranges", "released_error"]
-
-LOG = logging.getLogger("gapless.spark")
+__all__ = [
+    "Range",
+    "after",
+    "check_end",
+    "check_released",
+    "note_skipped",
+    "ranges",
+    "released_error",
+]
 
 PROBE_BYTES: Final = 1_048_576
 """What a probe covers of a log. Answers end where a row of the log does, and a row may have some hundred
 kilobytes: answers of several are of about the same size."""
+
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -39,11 +47,12 @@ class Range(msgspec.Struct, frozen=True):
 def after(place: Start, extents: Mapping[str, Extent]) -> dict[str, Tick]:
     """Return after which tick of each pubend a place is.
 
-    A position says up to where everything is there; of a pubend that it does not name nothing is.
+    A position says up to where everything is there; of a pubend that it does not name nothing is. A
+    time is the same moment in all logs, also in those that no longer have it: who reads from it on has
+    to know (``check_released``).
     """
     if isinstance(place, datetime):
-        clock = begin_of(place).clock
-        return {name: max(clock - 1, each.gone) for name, each in extents.items()}
+        return dict.fromkeys(extents, max(begin_of(place).clock - 1, 0))
     if isinstance(place, Mapping):
         unknown = [name for name in place if name not in extents]
         if unknown:
@@ -58,12 +67,18 @@ def after(place: Start, extents: Mapping[str, Extent]) -> dict[str, Tick]:
 
 
 def check_end(place: Start | None, extents: Mapping[str, Extent]) -> None:
-    """Raise if a position lies ahead: what is read up to it would not be the same next time."""
-    for name, tick in place.items() if isinstance(place, Mapping) else ():
-        if tick > extents[name].top:
+    """Raise if a position or a time lies ahead: what is read up to it would not be the same next time."""
+    if place is None or isinstance(place, str):
+        return
+    for name, tick in after(place, extents).items():
+        top = extents[name].top
+        if tick > top and isinstance(place, datetime):
+            at = _EPOCH + timedelta(microseconds=top)
             raise UsageError(
-                f"option end: {tick} is ahead of {name}, which is at {extents[name].top}"
+                f"option end: {place.isoformat()} is ahead of {name}, which is at {at.isoformat()}"
             )
+        if tick > top:
+            raise UsageError(f"option end: {tick} is ahead of {name}, which is at {top}")
 
 
 def released_error(pubend: str, low: Tick, high: Tick) -> UsageError:
@@ -83,8 +98,14 @@ def check_released(
     gone = min(extent.gone, end)
     if on_release == "fail":
         raise released_error(pubend, begin + 1, gone)
-    LOG.warning("%s: the ticks from %d to %d are gone and skipped", pubend, begin + 1, gone)
+    note_skipped(pubend, begin + 1, gone)
     return gone
+
+
+def note_skipped(pubend: str, low: Tick, high: Tick) -> None:
+    """Say in the log what was asked for, is gone and is left out."""
+    text = "%s: the ticks from %d to %d are gone and skipped: %d in all"
+    LOG.warning(text, pubend, low, high, high - low + 1)
 
 
 def ranges(
@@ -98,7 +119,7 @@ def ranges(
     for pubend in sorted(begins.keys() & ends.keys()):
         low, high = begins[pubend] + 1, ends[pubend]
         if low <= high:
-            where = network.home(pubend)
+            where = network.route(pubend)
             cut = _cut(network, pubend, low, high, part_bytes)
             found += [Range(pubend, *each, where) for each in cut]
     return found

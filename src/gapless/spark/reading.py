@@ -19,7 +19,7 @@ from gapless.messages.clients import ReadLog
 from gapless.messages.streams import ReadForm
 from gapless.spark.line import Line
 from gapless.spark.options import OnRelease
-from gapless.spark.planning import LOG, Range, released_error
+from gapless.spark.planning import Range, note_skipped, released_error
 
 __all__ = ["read_range"]
 
@@ -48,7 +48,7 @@ def read_range(
                 gone = min(answer.released, part.high)
                 if on_release == "fail":
                     raise released_error(part.pubend, low, gone)
-                LOG.warning("%s: the ticks from %d to %d are gone and skipped", pubend, low, gone)
+                note_skipped(part.pubend, low, gone)
             if answer.done < low:
                 stalled = stalled or monotonic()
                 _wait(part, low, stalled, deadline_s)

@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 
 from gapless.content.values import Value
 from gapless.core.errors import UsageError, shortened
+from gapless.core.limits import INT_MAX, INT_MIN
 from gapless.spark.columns import STANDARD
 from gapless.spark.sink_options import SinkOptions
 
@@ -144,7 +145,7 @@ def events_of(shape: Shape, batch: pa.RecordBatch) -> Iterator[tuple[str, list[E
     ]
     if shape.mapped is not None:
         others = map(_READERS[shape.mapped], batch.column("attributes").to_pylist())
-        attributes = [other | own for other, own in zip(others, attributes, strict=True)]
+        attributes = [_joined(other, own) for other, own in zip(others, attributes, strict=True)]
     events = [*zip(attributes, payloads, strict=True)]
     if shape.pubend is not None:
         yield shape.pubend, events
@@ -157,6 +158,28 @@ def events_of(shape: Shape, batch: pa.RecordBatch) -> Iterator[tuple[str, list[E
             )
         by_pubend.setdefault(pubend, []).append(event)
     yield from by_pubend.items()
+
+
+def _joined(other: dict[str, Value], own: dict[str, Value]) -> dict[str, Value]:
+    """Return the attributes of a row: what is in its columns goes before what is in ``attributes``.
+
+    A column of the source's may be the same number in another type: DOUBLE, where the event has a whole
+    number that no DOUBLE can be. If it is what the source would have made of it, nobody has changed it, and
+    the event's own number is the right one.
+    """
+    for name, value in own.items():
+        known = other.get(name)
+        if type(known) is type(value) or not _is_same_number(known, value):
+            other[name] = value
+    return other
+
+
+def _is_same_number(known: Value | None, value: Value) -> bool:
+    if isinstance(known, bool) or isinstance(value, bool):
+        return False
+    if isinstance(known, int) and isinstance(value, float):
+        return INT_MIN <= known <= INT_MAX and float(known) == value
+    return isinstance(known, float) and isinstance(value, int) and known == value
 
 
 def _payloads(column: Any) -> list[bytes]:

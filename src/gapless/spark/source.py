@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from gapless.core.errors import UsageError
 from gapless.spark.batch import BatchReader
-from gapless.spark.columns import STANDARD, TYPES, Column, Kind
+from gapless.spark.columns import STANDARD, TYPES, Column, Kind, check_names
 from gapless.spark.options import Options, parse_options
 from gapless.spark.sink import BatchWriter, StreamWriter
 from gapless.spark.sink_options import parse_sink_options
@@ -84,8 +84,15 @@ class GaplessSource(DataSource):
 def columns_of(schema: StructType) -> list[Column]:
     """Return the columns of a schema, be it ours or one that the user gave with ``.schema(…)``."""
     kinds = {each.typeName(): kind for kind, each in _TYPES.items()}
+    check_names(schema.fieldNames())
     found = []
     for field in schema.fields:
+        small = field.name.lower()
+        if small in STANDARD and small != field.name:
+            raise UsageError(
+                f"column {field.name!r} is {small!r} to Spark, which every row has: write it so; an "
+                f"attribute {field.name!r} is in the column 'attributes'"
+            )
         kind = kinds.get(field.dataType.typeName())
         standard = STANDARD.get(field.name)
         said = field.dataType.simpleString().upper()

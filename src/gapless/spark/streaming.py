@@ -80,7 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_due = self._listed is None or (not wanted and now - self._listed >= _LIST_S)
         if anew or is_due:
             # what a broker does not list that was started just now is still there
-            self._names = sorted({*self._names, *network.chosen(wanted)})
+            self._names = sorted({*self._names, *network.chosen(wanted, settle=anew)})
             self._listed = now
         return {each: network.extent(each, self._options.filter) for each in self._names}
 
