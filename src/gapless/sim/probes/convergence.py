@@ -11,6 +11,7 @@ from gapless.core.parameters import DEFAULTS, us
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.subscribers.states import State
 from gapless.delivery.subscribers.subend import Subend
+from gapless.messages.clients import Order
 from gapless.propagation import Table
 from gapless.sim.oracle import Stream
 from gapless.sim.probes.insight import Insight, broker_of
@@ -67,7 +68,7 @@ class Convergence(Invariant):
             if machine is None:
                 return [f"{host.broker} has not begun"]
             machines.append(machine)
-        whole = len(world.core) == len(world.hosts)
+        whole = self._is_whole
         inside = {host.broker for host in world.core}
         streams = [
             each
@@ -86,6 +87,10 @@ class Convergence(Invariant):
                 found += [f"{me}: partition {each}" for each in machine.partitions.table()]
             found += [f"{me}: {line}" for line in self._streams(machine, streams)]
         return found
+
+    @property
+    def _is_whole(self) -> bool:
+        return len(self.world.core) == len(self.world.hosts)
 
     @property
     def _is_exact(self) -> bool:
@@ -188,8 +193,11 @@ class Convergence(Invariant):
         self, machine: Broker, subend: Subend, hosted: Pubend, key: tuple[BrokerId, PubendId, int]
     ) -> Iterator[str]:
         """Look whether what a host reports has come to the pubend's row of it."""
-        if any(strand.subscription.durable for strand in subend.strands.values()):
+        subscriptions = [strand.subscription for strand in subend.strands.values()]
+        if any(each.durable for each in subscriptions):
             return  # its clients decide
+        if not self._is_whole and any(each.order is Order.TOTAL for each in subscriptions):
+            return  # it may wait for a pubend that is outside
         if len(hosted.membership.rows()) > self.insight.parameters.ack_groups:
             return  # hosts share a group on the way, and the slowest speaks for all (R52)
         row = hosted.membership.row(machine.context.identity.shb)
