@@ -12,6 +12,7 @@ rest.
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -39,3 +40,8 @@ settings.register_profile(
     suppress_health_check=_PATIENT,
 )
 settings.load_profile(os.environ.get("GAPLESS_PROFILE", "default"))
+
+# A shell that starts something in the background has it ignore Ctrl-C, and so would all that tests start
+# and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
