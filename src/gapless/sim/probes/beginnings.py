@@ -103,9 +103,11 @@ class Beginnings(Invariant):
     # --- what is known -----------------------------------------------------------------------
 
     def _note_facts(self, me: BrokerId, machine: Broker) -> None:
+        if not machine.pubends.hosted:
+            return
         edges = machine.tables.holdings.edges.values()
-        looked = (len(machine.pubends.hosted), *(edge.revision for edge in edges))
-        if looked[0] == 0 or self._looked.get(me) == looked:
+        looked = (len(machine.pubends.hosted), *[edge.revision for edge in edges])
+        if self._looked.get(me) == looked:
             return
         self._looked[me] = looked
         for pubend, hosted in machine.pubends.hosted.items():

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gapless.broker import Broker
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.machine import Event, Send, Tell
+from gapless.core.machine import Event, Received, Send, Tell
 from gapless.delivery.feed import is_leaf_number
-from gapless.messages.overlay import Packet, Relayed
+from gapless.messages.overlay import Heartbeat, Packet, Relayed
 from gapless.messages.records import Change
 from gapless.messages.streams import Frame, Piece, Silence
 from gapless.sim.oracle import Stream
@@ -123,8 +123,9 @@ class Watch(Probe):
             elif kind is Tell:
                 for handler in handlers.get(type(effect.notice), ()):
                     handler(process, effect.client, effect.notice)
-        for moved in self._moved:
-            moved(process, machine, event)
+        if effects or not _is_sign_of_life(event):
+            for moved in self._moved:
+                moved(process, machine, event)
 
     def _said(self, process: Process, peer: BrokerId, packet: Any) -> None:
         """Show what is said to a peer; what is relayed, when its sender says it, as said to its end."""
@@ -221,3 +222,16 @@ class Watch(Probe):
             leaf = is_leaf_number(number)
             for handler in self._pieces:
                 handler(process, peer, leaf, stream, piece)
+
+
+def _is_sign_of_life(event: Event) -> bool:
+    """Say whether a step was only told that a peer is alive: a third of all steps are.
+
+    It moves nothing that is looked at. If it did, the next step would show it: each look compares with
+    the look before.
+    """
+    return (
+        type(event) is Received
+        and type(event.packet) is Packet
+        and all(type(message) is Heartbeat for message in event.packet.messages)
+    )
