@@ -67,6 +67,8 @@ class Published(msgspec.Struct, frozen=True, array_like=True, tag="p"):
     first: int
     ticks: list[int]
     attributes: list[dict[str, Any]] | None = None
+    principal: str = ""
+    """Who published, as the broker knows it by a token; empty if it asked nobody."""
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True, tag="k"):
@@ -100,6 +102,9 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, tag="o"):
     """It begins by a seek: what is skipped is not owed, what comes again was asked for."""
     restated: bool = False
     """It is open since an earlier segment; said again for those who do not have that one."""
+    principal: str = ""
+    """Whose connection it is, as a broker knows it by a token; empty if it asked nobody. Clients do not
+    say: it is not for them to say."""
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag="s"):

@@ -37,7 +37,17 @@ from gapless.audit.records import (
 )
 from gapless.core.ids import PubendId
 
-__all__ = ["FOREVER", "Interval", "Log", "Stay", "Subscription", "logs_of", "subscriptions_of"]
+__all__ = [
+    "FOREVER",
+    "Interval",
+    "Log",
+    "Recipient",
+    "Stay",
+    "Subscription",
+    "logs_of",
+    "recipients_of",
+    "subscriptions_of",
+]
 
 FOREVER: Final = 2**62
 """Above every tick."""
@@ -80,6 +90,15 @@ class Subscription(NamedTuple):
     intervals: list[Interval]
     stays: list[Stay]
     gaps: list[tuple[str, int, int]]
+
+
+class Recipient(NamedTuple):
+    """To whom a broker sends what it sends in a visit."""
+
+    run: str
+    visit: str
+    subscription: str
+    principal: str
 
 
 class Log:
@@ -163,6 +182,17 @@ def subscriptions_of(controls: Iterable[Control], tail_us: int) -> list[Subscrip
         chosen = sorted(sides[side], key=lambda visit: visit.order)
         found.append(_Timeline(name, side, chosen, tail_us, is_gone=name in gone).done())
     return found
+
+
+def recipients_of(controls: Iterable[Control]) -> list[Recipient]:
+    """Return whose visits brokers had. What clients have written counts not: they are not asked."""
+    ordered = sorted(controls, key=lambda each: (each.header.run, each.place))
+    visits = _visits_of(ordered, logs_of(ordered))
+    return [
+        Recipient(run, visit_key(name, subscription), _key(visit.opened), visit.opened.principal)
+        for (run, subscription, name), visit in visits.items()
+        if visit.log.header.side == "broker"
+    ]
 
 
 def _key(opened: Opened) -> str:
