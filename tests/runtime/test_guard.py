@@ -116,7 +116,7 @@ def test_what_is_sent_behind_a_token_that_is_not_taken_is_not_looked_at(tmp_path
     async def work(brokers: World) -> None:
         client = RawClient(brokers["b1"].url)
         await client.connect()
-        client.send_greeting(Introduce(Role.CLIENT, "x", token="wrong"))
+        client.send_greeting(Introduce(Role.CLIENT, "x", token=new_token()))
         client.send_greeting(Introduce(Role.CLIENT, "x", token=principals["alice"]))
         said = decode_greeting(await client.body())
         assert isinstance(said, Goodbye)
