@@ -41,6 +41,18 @@ def test_a_new_token_is_for_its_owner_alone_and_its_digest_for_brokers(
     assert token not in said.out + said.err + (tmp_path / "tokens.toml").read_text()
 
 
+def test_the_secret_of_brokers_is_made_once_for_its_owner_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["token", "broker", "--json"]) == 0
+    path = tmp_path / "broker.token"
+    assert told(capsys) == {"secret_in": "broker.token"}
+    assert path.stat().st_mode & 0o777 == 0o600
+    (secret,) = read_tokens(path)
+    assert main(["token", "broker"]) == EXIT_WRONG_INPUT
+    assert read_tokens(path) == (secret,)
+
+
 def test_tokens_are_listed_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = ("--tokens", str(tmp_path / "t.toml"))
     for number, until in enumerate(("2001-01-31T00:00Z", "2101-01-31T09:30+02:00")):

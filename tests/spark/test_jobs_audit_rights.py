@@ -17,6 +17,7 @@ from gapless.client.sync import connect_sync
 from gapless.core.errors import UsageError
 from gapless.core.ids import PubendId
 from gapless.spark.jobs.auditing import AuditReport, audit
+from gapless.spark.jobs.permitting import PrincipalRow
 from gapless.spark.jobs.rights import Right, Rights, load_rights
 from gapless.testing import SyncOverlay
 from tests.tokens import Principals
@@ -107,7 +108,7 @@ def test_a_rule_that_cannot_be_is_named(tmp_path: Path, content: str, said: str)
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What brokers wrote down of feed and job, who published, alice, who listened, and mallory.
 
-    Events 0 to 9 are of feed, 10 is of mallory, 11 is of job, who staged it.
+    Events 0 to 9 are of feed, 10 is of mallory, 11 is of job, who staged it. Alice has read 0 to 2, 7 and 8.
     """
     directory = tmp_path_factory.mktemp("rights")
     principals = Principals(directory, "feed", "job", "alice", "mallory")
@@ -131,6 +132,9 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ):
             with session.subscribe(wanted, durable=name, start="earliest") as events:
                 assert len([events.get() for _ in range(last)]) == last
+        assert len([*alice.read("quotes", wanted="n < 3")]) == 3
+        for wanted, count in (("n = 7 OR n = 8", 2), ("n = 7", 1)):
+            assert len([*alice.read("quotes", wanted=wanted)]) == count
     return logs
 
 
@@ -173,19 +177,22 @@ def test_publications_and_deliveries_without_a_right_are_counted_and_named(
     assert found.rights.unauthorised_publications == 1
     # mallory got 0, 2 rightly, 1 against a denial, and 10, which nobody may have
     assert found.rights.unauthorised_deliveries == 2
+    assert found.rights.unauthorised_reads == 2
     assert found.rights.unjudged == 0
-    assert [
-        (each.principal, each.published, each.delivered) for each in found.rights.principals
-    ] == [("mallory", 1, 2)]
+    assert found.rights.principals == [
+        PrincipalRow(principal="alice", read=2),
+        PrincipalRow(principal="mallory", published=1, delivered=2),
+    ]
     rows = {row.subscription.split("-")[0]: row for row in found.rows}
     assert rows["desk@b2"].unauthorised == 2
     assert [row.unauthorised for name, row in rows.items() if name != "desk@b2"] == [0]
     assert found.total.unauthorised == 2
     assert not found.total.lost
     assert not found.is_clean
-    assert len(found.examples) == 3
+    assert len(found.examples) == 5
+    assert all(each.startswith("alice read tape ") for each in found.examples[3:])
     assert found.examples[0].startswith("mallory published mole 1 at leaks:")
-    assert all("desk@b2: " in each and "came to mallory" in each for each in found.examples[1:])
+    assert all("desk@b2: " in each and "came to mallory" in each for each in found.examples[1:3])
 
 
 def test_where_the_rules_allow_all_that_was_done_nothing_is_found(
@@ -197,6 +204,7 @@ def test_where_the_rules_allow_all_that_was_done_nothing_is_found(
             ["job", "publish", "n = 11"],
             ["mallory", "publish", "n = 10"],
             ["alice", "subscribe", "n < 5"],
+            ["alice", "subscribe", "n BETWEEN 7 AND 8"],
             ["mallory", "subscribe", "n < 3"],
             ["mallory", "subscribe", "n > 9"],
         ]
@@ -244,17 +252,21 @@ def test_the_command_tells_of_rights_in_words_and_in_json_and_ends_with_1(
     assert told["clean"] is False
     assert told["rights"]["unauthorised_publications"] == 1
     assert told["rights"]["unauthorised_deliveries"] == 2
-    assert told["rights"]["principals"] == [
-        {"principal": "mallory", "published": 1, "delivered": 2}
-    ]
+    assert told["rights"]["unauthorised_reads"] == 2
+    assert [each["principal"] for each in told["rights"]["principals"]] == ["alice", "mallory"]
     assert main(asked) == 1
     said = capsys.readouterr().out
-    assert "4 rules; unauthorised: publications 1, deliveries 2 (mallory)" in said
+    assert (
+        "4 rules; unauthorised: publications 1, deliveries 2, readings of logs 2 (alice, mallory)"
+        in said
+    )
     assert "came to mallory: unauthorised" in said
     assert "not clean" in said
     path.write_text('allow = [["*", "publish"], ["*", "subscribe"]]')
     assert main(asked) == 0
-    assert "unauthorised: publications 0, deliveries 0" in capsys.readouterr().out
+    assert (
+        "unauthorised: publications 0, deliveries 0, readings of logs 0" in capsys.readouterr().out
+    )
     path.write_text("allow = [")
     assert main(asked) == EXIT_WRONG_INPUT
 

@@ -22,6 +22,7 @@ from gapless.audit.records import (
     Opened,
     Progressed,
     Published,
+    ReadOut,
     Record,
     Started,
     Stored,
@@ -35,12 +36,13 @@ from gapless.delivery.packing import BarePublication, unpack_bare
 from gapless.messages import clients as said
 from gapless.messages import staging
 from gapless.messages.records import Append, AppendPacked
-from gapless.messages.streams import Publication
+from gapless.messages.streams import Publication, ReadForm
 
 __all__ = ["BrokerAudit"]
 
 _REMEMBERED: Final = (
-    *(said.Subscribe, said.SetFilter, said.Seek, said.Unsubscribe, said.OpenPublisher),
+    *(said.Subscribe, said.SetFilter, said.Seek, said.Unsubscribe),
+    *(said.OpenPublisher, said.ReadLog),
 )
 """Requests that the answer alone does not tell."""
 
@@ -90,6 +92,7 @@ class BrokerAudit:
             said.PublisherOpened: self._publisher_opened,
             said.Unsubscribed: self._unsubscribed,
             said.Refused: self._refused,
+            said.ReadPart: self._read,
             said.Started: self._started,
             said.Progress: self._progressed,
             said.Gap: self._gap,
@@ -277,6 +280,15 @@ class BrokerAudit:
             visit = self._visits.get(client, {}).pop(request.subscription, None)
             name = visit.name if visit is not None else ""
             self.writer.add(Ended(request.subscription, name, is_gone=True))
+
+    def _read(self, client: str, notice: said.ReadPart) -> None:
+        request = self._request(client, notice.request)
+        if not isinstance(request, said.ReadLog) or request.form is ReadForm.TICKS:
+            return  # where events stand says nothing of what they have
+        if notice.rows or notice.publications:
+            principal = self._principals.get(client, "")
+            part = (request.pubend, request.filter, request.low, notice.done)
+            self.writer.add(ReadOut(*part, principal))
 
     def _refused(self, client: str, notice: said.Refused) -> None:
         self._request(client, notice.request)

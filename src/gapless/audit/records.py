@@ -26,6 +26,7 @@ __all__ = [
     "Places",
     "Progressed",
     "Published",
+    "ReadOut",
     "Record",
     "Side",
     "Started",
@@ -33,7 +34,7 @@ __all__ = [
     "Switched",
 ]
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the records; a reader refuses a higher one."""
 
 Side: TypeAlias = Literal["broker", "client"]
@@ -142,6 +143,16 @@ class Progressed(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     position: Places
 
 
+class ReadOut(msgspec.Struct, frozen=True, array_like=True, tag="r"):
+    """A broker has sent what matches of a part of a log to a client who asked for it, and not subscribed."""
+
+    pubend: PubendId
+    filter: str
+    low: int
+    high: int
+    principal: str = ""
+
+
 class GapTold(msgspec.Struct, frozen=True, array_like=True, tag="g"):
     """The subscriber was told that the log has lost these ticks."""
 
@@ -184,6 +195,7 @@ Record: TypeAlias = (
     | Switched
     | Delivered
     | Progressed
+    | ReadOut
     | GapTold
     | Acked
     | Ended

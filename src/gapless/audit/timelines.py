@@ -31,6 +31,7 @@ from gapless.audit.records import (
     Header,
     Opened,
     Progressed,
+    ReadOut,
     Started,
     Stored,
     Switched,
@@ -41,10 +42,12 @@ __all__ = [
     "FOREVER",
     "Interval",
     "Log",
+    "Reading",
     "Recipient",
     "Stay",
     "Subscription",
     "logs_of",
+    "readings_of",
     "recipients_of",
     "subscriptions_of",
 ]
@@ -99,6 +102,16 @@ class Recipient(NamedTuple):
     visit: str
     subscription: str
     principal: str
+
+
+class Reading(NamedTuple):
+    """Ticks above ``low`` up to ``high`` of a pubend that somebody has read, as far as they match."""
+
+    principal: str
+    pubend: str
+    filter: str
+    low: int
+    high: int
 
 
 class Log:
@@ -193,6 +206,27 @@ def recipients_of(controls: Iterable[Control]) -> list[Recipient]:
         for (run, subscription, name), visit in visits.items()
         if visit.log.header.side == "broker"
     ]
+
+
+def readings_of(controls: Iterable[Control]) -> list[Reading]:
+    """Return what was read from logs, in as few pieces as there are: who reads on makes one of many."""
+    found: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
+    for each in controls:
+        record = each.record
+        if isinstance(record, ReadOut):
+            key = (record.principal, str(record.pubend), record.filter)
+            found.setdefault(key, []).append((record.low - 1, record.high))
+    return [Reading(*key, low, high) for key in sorted(found) for low, high in _merged(found[key])]
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(spans):
+        if merged and low <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(high, merged[-1][1])
+        else:
+            merged.append((low, high))
+    return merged
 
 
 def _key(opened: Opened) -> str:

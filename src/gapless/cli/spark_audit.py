@@ -202,7 +202,8 @@ def _said_of_rights(found: RightsReport | None) -> str:
         return "not judged: no rules were given"
     said = (
         f"{counted(found.rules, 'rule')}; unauthorised: publications "
-        f"{found.unauthorised_publications:,}, deliveries {found.unauthorised_deliveries:,}"
+        f"{found.unauthorised_publications:,}, deliveries {found.unauthorised_deliveries:,}, "
+        f"readings of logs {found.unauthorised_reads:,}"
     )
     each = ", ".join(row.principal or "without a name" for row in found.principals)
     said += f" ({each})" if each else ""

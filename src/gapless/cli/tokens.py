@@ -77,6 +77,29 @@ def _new(
     console().print(plain(f"the token of {principal} is in {target}, its digest in {tokens}"))
 
 
+@token.command("broker")
+def _broker(
+    context: typer.Context,
+    *,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="Where the secret is written.")
+    ] = Path("broker.token"),
+    as_json: AsJson = False,
+) -> None:
+    """Make the secret that all brokers of an overlay show each other; gapless up makes its own."""
+    from gapless.runtime.principals import write_secret
+    from gapless.wire import new_token
+
+    settle(context, as_json=as_json)
+    write_secret(out, new_token())
+    if as_json:
+        print_json({"secret_in": str(out)})
+        return
+    console().print(
+        plain(f"the secret is in {out}: give it to every broker as access.broker_token")
+    )
+
+
 @token.command("ls")
 def _ls(context: typer.Context, *, tokens: Tokens = _TOKENS, as_json: AsJson = False) -> None:
     """List principals and their tokens; nobody can tell the secrets."""

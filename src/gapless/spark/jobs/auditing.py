@@ -25,7 +25,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gapless.audit.facts import Control
-from gapless.audit.timelines import Log, Subscription, logs_of, recipients_of, subscriptions_of
+from gapless.audit.timelines import (
+    Log,
+    Subscription,
+    logs_of,
+    readings_of,
+    recipients_of,
+    subscriptions_of,
+)
 from gapless.core.errors import UsageError
 from gapless.spark.jobs.audit_logs import facts_at, kept_facts
 from gapless.spark.jobs.audit_reports import AuditReport, AuditRow, LogReport
@@ -120,7 +127,8 @@ def _audited(
             judged, facts, published, Horizon(facts, logs), subscriptions, logs, examples, described
         )
         if rights is not None:
-            _add(found, ruled(facts, published, recipients_of(controls), rights, examples))
+            sent = recipients_of(controls), readings_of(controls)
+            _add(found, ruled(facts, published, *sent, rights, examples))
         return found
     finally:
         judged.unpersist()

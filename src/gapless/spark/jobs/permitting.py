@@ -1,8 +1,8 @@
 """What was published or delivered without a right, from audit logs of brokers and rules that are stated.
 
-A broker writes down whose each publication and each visit is, as it knows it by a token. Rules are evaluated
-on executors, once for an event, for its publisher and for all who were sent it. What clients have written
-counts not here: what a broker has sent is out, whether it was taken or not.
+A broker writes down whose each publication, each visit and each reading of a log is, as it knows it by a token.
+Rules are evaluated on executors, once for an event, for its publisher and for all who were sent it or have read
+it. What clients have written counts not here: what a broker has sent is out, whether it was taken or not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from gapless.audit.timelines import Recipient
+from gapless.audit.timelines import Reading, Recipient
 from gapless.content.filter import Filter
 from gapless.content.matching import MatchIndex
 from gapless.spark.jobs.owing import attributes_in, described
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["PrincipalRow", "RightsReport", "Ruled", "ruled"]
 
 _EVENT: Final = ["pubend", "tick"]
-_WRONG: Final = "pubend string, tick long, principal string, is_delivery boolean, event string"
+_WRONG: Final = "pubend string, tick long, principal string, kind string, event string"
 """What a task tells of an event that somebody had no right to, as Spark writes schemas."""
+
+_PUBLISHED: Final = "p"
+_DELIVERED: Final = "d"
+_READ: Final = "r"
 
 _UNDESCRIBED: Final = "told IS NULL AND attributes IS NULL"
 
@@ -42,6 +46,7 @@ class PrincipalRow(msgspec.Struct, frozen=True, kw_only=True):
     """Empty: the broker asked for no token."""
     published: int = 0
     delivered: int = 0
+    read: int = 0
 
 
 class RightsReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +56,8 @@ class RightsReport(msgspec.Struct, frozen=True, kw_only=True):
     unauthorised_publications: int
     unauthorised_deliveries: int
     """Once for each subscription and event, however often it was sent."""
+    unauthorised_reads: int
+    """Once for each principal and event, however often it was read from a log."""
     unjudged: int
     """Publications and deliveries of events of which nobody has written down what they have."""
     principals: list[PrincipalRow]
@@ -58,7 +65,32 @@ class RightsReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_clean(self) -> bool:
         """Whether nobody did or got what the rules do not allow."""
-        return not (self.unauthorised_publications or self.unauthorised_deliveries)
+        found = (
+            self.unauthorised_publications,
+            self.unauthorised_deliveries,
+            self.unauthorised_reads,
+        )
+        return not any(found)
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What tasks need to know: rules, and who has read what."""
+
+    rulings: Rulings
+    texts: tuple[str, ...]
+    """The filters of rules, in their places, then others of readings."""
+    spans: dict[tuple[int, str], list[tuple[int, int, str]]]
+    """By filter and pubend: above which tick, up to which, and who has read that."""
+
+
+def _known(rights: Rights, readings: Sequence[Reading]) -> _Known:
+    rulings = rights.rulings()
+    places = {text: place for place, text in enumerate(rulings.texts)}
+    spans: dict[tuple[int, str], list[tuple[int, int, str]]] = {}
+    for each in readings:
+        place = places.setdefault(each.filter, len(places))
+        spans.setdefault((place, each.pubend), []).append((each.low, each.high, each.principal))
+    return _Known(rulings, tuple(places), spans)
 
 
 class Ruled(msgspec.Struct, frozen=True):
@@ -74,16 +106,19 @@ def ruled(
     facts: DataFrame,
     published: DataFrame,
     recipients: Sequence[Recipient],
+    readings: Sequence[Reading],
     rights: Rights,
     examples: int,
 ) -> Ruled:
-    """Hold rules against what was published and delivered."""
+    """Hold rules against what was published, delivered and read."""
     spark = facts.sparkSession
-    shared = spark.sparkContext.broadcast(rights.rulings())
+    shared = spark.sparkContext.broadcast(_known(rights, readings))
     sent = _sent(spark, facts, recipients).persist()
     wrong = _wrong(published, sent, shared).persist()
     try:
-        deliveries = sent.join(wrong.where("is_delivery"), [*_EVENT, "principal"]).persist()
+        deliveries = sent.join(
+            wrong.where(f"kind = '{_DELIVERED}'"), [*_EVENT, "principal"]
+        ).persist()
         try:
             return _told(published, sent, wrong, deliveries, rights, examples)
         finally:
@@ -104,8 +139,8 @@ def _sent(spark: SparkSession, facts: DataFrame, recipients: Sequence[Recipient]
     return sent.select("subscription", "principal", *_EVENT).distinct()
 
 
-def _wrong(published: DataFrame, sent: DataFrame, shared: Broadcast[Rulings]) -> DataFrame:
-    """Return events that were published, or sent to somebody, without a right."""
+def _wrong(published: DataFrame, sent: DataFrame, shared: Broadcast[_Known]) -> DataFrame:
+    """Return events that were published, sent to somebody or read, without a right."""
     from pyspark.sql import functions as f
 
     receivers = sent.groupBy(*_EVENT).agg(f.collect_set("principal").alias("receivers"))
@@ -115,7 +150,7 @@ def _wrong(published: DataFrame, sent: DataFrame, shared: Broadcast[Rulings]) ->
         f.coalesce("principal", f.lit("")).alias("principal"),
     )
     found = both.mapInArrow(_judge(shared), _WRONG)
-    return found.dropDuplicates([*_EVENT, "principal", "is_delivery"])
+    return found.dropDuplicates([*_EVENT, "principal", "kind"])
 
 
 def _told(
@@ -126,8 +161,8 @@ def _told(
     rights: Rights,
     examples: int,
 ) -> Ruled:
-    publications = wrong.where("NOT is_delivery")
-    by_author = _counts(publications, "principal")
+    publications, reads = (wrong.where(f"kind = '{each}'") for each in (_PUBLISHED, _READ))
+    by_author, by_reader = _counts(publications, "principal"), _counts(reads, "principal")
     by_receiver = _counts(deliveries, "principal")
     by_subscription = _counts(deliveries, "subscription")
     dark = published.where(_UNDESCRIBED).count()
@@ -137,15 +172,19 @@ def _told(
         rules=rights.count,
         unauthorised_publications=sum(by_author.values()),
         unauthorised_deliveries=sum(by_subscription.values()),
+        unauthorised_reads=sum(by_reader.values()),
         unjudged=unjudged,
         principals=[
             PrincipalRow(
-                principal=name, published=by_author.get(name, 0), delivered=by_receiver.get(name, 0)
+                principal=name,
+                published=by_author.get(name, 0),
+                delivered=by_receiver.get(name, 0),
+                read=by_reader.get(name, 0),
             )
-            for name in sorted({*by_author, *by_receiver})
+            for name in sorted({*by_author, *by_receiver, *by_reader})
         ],
     )
-    found = [] if report.is_clean else _examples(publications, deliveries, examples)
+    found = [] if report.is_clean else _examples(publications, deliveries, reads, examples)
     return Ruled(report, by_subscription, found)
 
 
@@ -153,18 +192,21 @@ def _counts(rows: DataFrame, name: str) -> dict[str, int]:
     return {row[name]: row["count"] for row in rows.groupBy(name).count().collect()}
 
 
-def _examples(publications: DataFrame, deliveries: DataFrame, most: int) -> list[str]:
-    first = publications.orderBy(*_EVENT, "principal").limit(most).collect()
-    found = [
-        f"{row['principal'] or _NOBODY} published {row['event']}: unauthorised" for row in first
+def _examples(
+    publications: DataFrame, deliveries: DataFrame, reads: DataFrame, most: int
+) -> list[str]:
+    def first(rows: DataFrame, *order: str) -> list[dict[str, str]]:
+        chosen = rows.orderBy(*order, *_EVENT, "principal").limit(most).collect()
+        return [{**row.asDict(), "who": row["principal"] or _NOBODY} for row in chosen]
+
+    return [
+        *("{who} published {event}: unauthorised".format_map(row) for row in first(publications)),
+        *(
+            "{subscription}: {event} came to {who}: unauthorised".format_map(row)
+            for row in first(deliveries, "subscription")
+        ),
+        *("{who} read {event} from the log: unauthorised".format_map(row) for row in first(reads)),
     ]
-    order = ("subscription", *_EVENT, "principal")
-    then = deliveries.orderBy(*order).limit(most).collect()
-    found += [
-        f"{row['subscription']}: {row['event']} came to {row['principal'] or _NOBODY}: unauthorised"
-        for row in then
-    ]
-    return found
 
 
 # --- in tasks --------------------------------------------------------------------------------------------
@@ -180,7 +222,7 @@ def _index(texts: tuple[str, ...]) -> MatchIndex:
 
 
 def _judge(
-    shared: Broadcast[Rulings],
+    shared: Broadcast[_Known],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -191,27 +233,38 @@ def _judge(
     return judge
 
 
-def _judged(rulings: Rulings, batch: pa.RecordBatch) -> pa.RecordBatch:
+def _judged(known: _Known, batch: pa.RecordBatch) -> pa.RecordBatch:
     import pyarrow as pa
 
-    found = _index(rulings.texts).match_batch(attributes_in(batch))
+    found = _index(known.texts).match_batch(attributes_in(batch))
     names = ("pubend", "tick", "publisher", "sequence", "principal", "receivers")
     events = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
     rows: list[tuple[Any, ...]] = []
-    for matching, (pubend, tick, publisher, sequence, author, receivers) in zip(
+    for matching, (pubend, tick, publisher, number, author, receivers) in zip(
         found, events, strict=True
     ):
-        places = set(matching)
-        event = f"{publisher} {sequence} at {pubend}:{tick}"
-        if not rulings.allow(author, "publish", places):
-            rows.append((pubend, tick, author, False, event))
-        rows += [
-            (pubend, tick, receiver, True, event)
-            for receiver in receivers or ()
-            if not rulings.allow(receiver, "subscribe", places)
+        places, allow = set(matching), known.rulings.allow
+        got = [
+            *((each, _DELIVERED) for each in receivers or ()),
+            *((each, _READ) for each in _readers(known, places, pubend, tick)),
         ]
-    kinds: list[Any] = [pa.string(), pa.int64(), pa.string(), pa.bool_(), pa.string()]
+        wrong = [(each, kind) for each, kind in got if not allow(each, "subscribe", places)]
+        if not allow(author, "publish", places):
+            wrong.append((author, _PUBLISHED))
+        event = f"{publisher} {number} at {pubend}:{tick}"
+        rows += [(pubend, tick, each, kind, event) for each, kind in wrong]
+    kinds: list[Any] = [pa.string(), pa.int64(), pa.string(), pa.string(), pa.string()]
     columns = [[row[place] for row in rows] for place in range(len(kinds))]
     arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-    labels = ["pubend", "tick", "principal", "is_delivery", "event"]
+    labels = ["pubend", "tick", "principal", "kind", "event"]
     return pa.RecordBatch.from_arrays(arrays, names=labels)
+
+
+def _readers(known: _Known, places: set[int], pubend: str, tick: int) -> set[str]:
+    """Return who has read an event, by the filters that match it."""
+    return {
+        principal
+        for place in places
+        for low, high, principal in known.spans.get((place, pubend), ())
+        if low < tick <= high
+    }
