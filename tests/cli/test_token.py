@@ -129,7 +129,8 @@ def test_an_overlay_with_tokens_takes_only_who_has_one_and_shows_none(tmp_path: 
         refused = gapless(*pub, lines=events(1))
         assert refused.returncode == EXIT_REFUSED
         assert "no token came" in refused.stderr
-        with running("sub", "n >= 0", "--to", brokers.url(1), *desk) as reader:
+        sub = ("sub", "n >= 0", "--start", "earliest", "--to", brokers.url(1))
+        with running(*sub, *desk) as reader:
             # links are made with a secret that nobody was asked for
             assert gapless(*pub, *feed, lines=events(1)).returncode == 0
             assert reader.line()["attributes"]["n"] == 1
