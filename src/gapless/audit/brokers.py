@@ -42,7 +42,7 @@ __all__ = ["BrokerAudit"]
 
 _REMEMBERED: Final = (
     *(said.Subscribe, said.SetFilter, said.Seek, said.Unsubscribe),
-    *(said.OpenPublisher, said.ReadLog),
+    *(said.OpenPublisher, said.ReadLog, staging.CommitStaged),
 )
 """Requests that the answer alone does not tell."""
 
@@ -82,6 +82,8 @@ class BrokerAudit:
         """By publisher the connection that opened it last, and its principal."""
         self._opened: dict[str, dict[_Author, None]] = {}
         """By connection the publishers that it has opened."""
+        self._commits: dict[_Author, dict[tuple[str, int], str]] = {}
+        """By writer the principals of commits that are under way, the oldest first."""
         self._gone_authors: dict[_Author, str] = {}
         """The principals of some whose connections are gone: what they sent may still be written."""
         self._count = 0
@@ -90,6 +92,7 @@ class BrokerAudit:
             said.Subscribed: self._subscribed,
             said.FilterSet: self._filter_set,
             said.PublisherOpened: self._publisher_opened,
+            staging.StagedCommitted: self._committed,
             said.Unsubscribed: self._unsubscribed,
             said.Refused: self._refused,
             said.ReadPart: self._read,
@@ -109,10 +112,10 @@ class BrokerAudit:
             if type(change) is Append:
                 ends.append((change.row.pubend, change.row.last))
                 for run in _runs(change.row.publications):
-                    self._published(change.row.pubend, run)
+                    self._published(change.row.pubend, run, self._author)
             elif type(change) is AppendPacked:
                 ends.append((change.pubend, change.last))
-                self._published(change.pubend, unpack_bare(change.publications))
+                self._published(change.pubend, unpack_bare(change.publications), self._committer)
         if ends:
             self._writing[write.ticket] = ends
             self.writer.flush()
@@ -126,18 +129,30 @@ class BrokerAudit:
         for pubend, tick in stored.items():
             self.writer.add(Stored(pubend, tick))
 
-    def _published(self, pubend: PubendId, run: Sequence[Publication | BarePublication]) -> None:
+    def _published(
+        self,
+        pubend: PubendId,
+        run: Sequence[Publication | BarePublication],
+        principal_of: Callable[[_Author], str],
+    ) -> None:
         attributes: Any = [each.attributes for each in run] if self._with_attributes else None
         ticks = [each.tick for each in run]
         first = run[0]
-        principal = self._author(pubend, first.publisher)
+        principal = principal_of((pubend, first.publisher))
         self.writer.add(
             Published(pubend, first.publisher, first.sequence, ticks, attributes, principal)
         )
 
-    def _author(self, pubend: PubendId, publisher: str) -> str:
-        known = self._authors.get((pubend, publisher))
-        return self._gone_authors.get((pubend, publisher), "") if known is None else known[1]
+    def _author(self, author: _Author) -> str:
+        known = self._authors.get(author)
+        return self._gone_authors.get(author, "") if known is None else known[1]
+
+    def _committer(self, author: _Author) -> str:
+        """Return who commits what a writer has staged. That alone is packed when it is published."""
+        under_way = self._commits.get(author)
+        if under_way is None:
+            return self._gone_authors.get(author, "")
+        return next(iter(under_way.values()))
 
     # --- clients -----------------------------------------------------------------------------------
 
@@ -153,8 +168,9 @@ class BrokerAudit:
                 self.writer.add(Acked(request.subscription, visit.name, [*request.position]))
         elif isinstance(request, _REMEMBERED):
             self._asked.setdefault(client, {})[request.request] = request
-        elif isinstance(request, staging.CommitStaged):
-            self._opens(client, (request.pubend, request.writer))
+            if isinstance(request, staging.CommitStaged):
+                under_way = self._commits.setdefault((request.pubend, request.writer), {})
+                under_way[client, request.request] = self._principals.get(client, "")
 
     def told(self, client: str, notice: Any) -> None:
         """A client is told something."""
@@ -164,13 +180,16 @@ class BrokerAudit:
 
     def gone(self, client: str) -> None:
         """A client is gone."""
-        self._asked.pop(client, None)
-        if self._principals.pop(client, None) is not None:
-            for author in self._opened.pop(client, {}):
-                if self._authors.get(author, ("", ""))[0] == client:
-                    self._gone_authors[author] = self._authors.pop(author)[1]
-            while len(self._gone_authors) > AUDIT_AUTHORS_MAX:
-                del self._gone_authors[next(iter(self._gone_authors))]
+        for request in self._asked.pop(client, {}).values():
+            if isinstance(request, staging.CommitStaged):
+                left = self._commit_over(client, request)
+                self._gone_authors[request.pubend, request.writer] = left
+        self._principals.pop(client, None)
+        for author in self._opened.pop(client, {}):
+            if self._authors.get(author, ("", ""))[0] == client:
+                self._gone_authors[author] = self._authors.pop(author)[1]
+        while len(self._gone_authors) > AUDIT_AUTHORS_MAX:
+            del self._gone_authors[next(iter(self._gone_authors))]
         for visit in self._visits.pop(client, {}).values():
             self._leave(visit)
 
@@ -274,6 +293,20 @@ class BrokerAudit:
         if isinstance(request, said.OpenPublisher):
             self._opens(client, (request.pubend, request.publisher))
 
+    def _committed(self, client: str, notice: staging.StagedCommitted) -> None:
+        self._commit_over(client, self._request(client, notice.request))
+
+    def _commit_over(self, client: str, request: Any) -> str:
+        """A commit is done, refused or left; return whose it was."""
+        if not isinstance(request, staging.CommitStaged):
+            return ""
+        author = (request.pubend, request.writer)
+        under_way = self._commits.get(author, {})
+        principal = under_way.pop((client, request.request), "")
+        if not under_way:
+            self._commits.pop(author, None)
+        return principal
+
     def _unsubscribed(self, client: str, notice: said.Unsubscribed) -> None:
         request = self._request(client, notice.request)
         if isinstance(request, said.Unsubscribe):
@@ -291,7 +324,7 @@ class BrokerAudit:
             self.writer.add(ReadOut(*part, principal))
 
     def _refused(self, client: str, notice: said.Refused) -> None:
-        self._request(client, notice.request)
+        self._commit_over(client, self._request(client, notice.request))
 
     def _started(self, client: str, notice: said.Started) -> None:
         if visit := self._visit(client, notice.subscription):
