@@ -16,8 +16,8 @@ from gapless.cli.main import EXIT_WRONG_INPUT, main
 from gapless.client.sync import connect_sync
 from gapless.core.errors import UsageError
 from gapless.core.ids import PubendId
-from gapless.spark.jobs.auditing import AuditReport, audit
-from gapless.spark.jobs.permitting import PrincipalRow
+from gapless.spark.jobs.auditing import AuditReport, AuditRow, audit
+from gapless.spark.jobs.permitting import PrincipalRow, RightsReport
 from gapless.spark.jobs.rights import Right, Rights, load_rights
 from gapless.testing import SyncOverlay
 from tests.tokens import Principals
@@ -99,6 +99,31 @@ def test_a_rule_that_cannot_be_is_named(tmp_path: Path, content: str, said: str)
     with pytest.raises(UsageError, match=f"(?s){said}") as caught:
         load_rights(path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kind", ["unauthorised_publications", "unauthorised_deliveries", "unauthorised_reads"]
+)
+def test_any_one_unauthorised_thing_makes_an_audit_unclean(kind: str) -> None:
+    names = ("publications", "deliveries", "reads")
+    counts = {f"unauthorised_{name}": 0 for name in names}
+
+    def report(**found: int) -> AuditReport:
+        rights = RightsReport(rules=1, unjudged=0, principals=[], **{**counts, **found})
+        sums = {"published": 1, "unsure": 0, "unlogged": 0, "undescribed": 0}
+        return AuditReport(
+            **sums,
+            given=None,
+            undescribed_first=[],
+            rights=rights,
+            rows=[],
+            total=AuditRow(subscription="total"),
+            examples=[],
+            logs=[],
+        )
+
+    assert report().is_clean
+    assert not report(**{kind: 1}).is_clean
 
 
 # --- real brokers -----------------------------------------------------------------------------------------
