@@ -17,6 +17,7 @@ import gapless
 from gapless.core.parameters import Parameters
 from gapless.runtime import config, overlays
 from gapless.runtime.metrics import Metrics
+from gapless.runtime.principals import load_tokens
 from gapless.testing import Overlay, SyncOverlay
 from tests.guides import ROOT, blocks, with_brokers
 
@@ -104,11 +105,16 @@ def test_the_files_in_operations_can_be_read(tmp_path: Path) -> None:
         textwrap.dedent(block)
         for block in re.findall(r"^```toml\n(.*?)^```$", OPERATIONS, re.MULTILINE | re.DOTALL)
     ]
-    assert len(shown) == 2
-    (tmp_path / "trading.toml").write_text(shown[0])
-    (tmp_path / "l1.toml").write_text(shown[1])
+    overlay, broker, access, tokens = shown
+    (tmp_path / "trading.toml").write_text(overlay)
+    (tmp_path / "l1.toml").write_text(broker)
     loaded = config.load_config(tmp_path / "l1.toml")
     assert loaded.settings.cell == "london"
+    (tmp_path / "l1.toml").write_text(broker + access)
+    (tmp_path / "tokens.toml").write_text(tokens)
+    found = config.load_config(tmp_path / "l1.toml").settings.access
+    assert found is not None
+    assert [each.principal for each in load_tokens(Path(found.tokens))] == ["alice"]
 
 
 def test_operations_name_every_metric() -> None:

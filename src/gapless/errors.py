@@ -8,6 +8,7 @@ True
 from gapless.core.errors import (
     AddressError,
     AttributeValueError,
+    AuthenticationError,
     ClosedError,
     ConnectionLostError,
     DamagedError,
@@ -37,6 +38,7 @@ from gapless.core.errors import (
 __all__ = [
     "AddressError",
     "AttributeValueError",
+    "AuthenticationError",
     "ClosedError",
     "ConnectionLostError",
     "DamagedError",

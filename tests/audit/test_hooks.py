@@ -19,14 +19,18 @@ from gapless.audit.records import (
     Ended,
     Opened,
     Published,
+    ReadOut,
     Record,
     Stored,
     Switched,
 )
 from gapless.audit.segments import segments_of
 from gapless.audit.timelines import Subscription, subscriptions_of
+from gapless.core.ids import PubendId
+from gapless.messages.staging import CommitStaged
 from gapless.testing import Overlay
 from tests.client.running import soon, story
+from tests.tokens import Principals
 
 R = TypeVar("R", bound=Record)
 
@@ -127,6 +131,43 @@ async def test_what_is_staged_is_written_down_as_published_when_it_is_committed(
     firsts = [each.first for each in published]
     assert firsts == [1, 1_001, 1_501, 2_501]
     assert of(Stored, [*read(tmp_path)], "broker")[-1].tick == logged[-1].tick
+
+
+@story
+async def test_publications_are_of_the_principal_that_opened_the_publisher_or_commits(
+    tmp_path: Path,
+) -> None:
+    principals = Principals(tmp_path, "feed", "heir", "mole")
+    logs = tmp_path / "audit"
+
+    def connect(name: str) -> gapless.client.Session:
+        return gapless.connect(overlay.url(), token=principals[name])
+
+    async with Overlay(audit=logs, tokens=principals.path) as overlay:
+        async with connect("feed") as feed, connect("heir") as heir, connect("mole") as mole:
+            async with feed.publisher("quotes", name="tape") as publisher:
+                await publisher.publish({"n": 1})
+                commit = CommitStaged(0, PubendId("quotes"), "tape", 1, ((0, "a", 1),))
+                with pytest.raises(gapless.errors.RefusedError):
+                    await mole.request(commit)
+                await publisher.publish({"n": 2})
+                async with heir.publisher("quotes", name="tape") as successor:
+                    await successor.publish({"n": 3})
+            async with mole.stager("quotes", writer="loader", batch=1) as stager:
+                await stager.add([{"n": 4}])
+                part = await stager.finish()
+            await heir.commit_staged([part])
+        async with connect("mole") as again, again.publisher("quotes", name="other") as publisher:
+            await publisher.publish({"n": 5})
+        async with connect("feed") as feed:
+            assert [event.attributes["n"] async for event in feed.read("quotes", wanted="n < 3")]
+    written = [
+        ((each.attributes or [])[0]["n"], each.principal)
+        for each in of(Published, [*read(logs)], "broker")
+    ]
+    assert written == [(1, "feed"), (2, "feed"), (3, "heir"), (4, "heir"), (5, "mole")]
+    (out,) = of(ReadOut, [*read(logs)], "broker")
+    assert (out.principal, out.filter, out.low <= written[0][0]) == ("feed", "n < 3", True)
 
 
 @story

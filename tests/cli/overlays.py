@@ -23,12 +23,13 @@ DEADLINE_S = 60.0
 """How long anything may take; a slow computer with busy neighbours takes a few seconds."""
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+OUTSIDE = ("GAPLESS_URL", "GAPLESS_TOKEN", "GAPLESS_TOKEN_FILE")
 GAPLESS = (sys.executable, "-m", "gapless")
 
 
 def environment() -> dict[str, str]:
     """Return an environment in which commands find the sources, and nothing of the outside."""
-    found = {key: value for key, value in os.environ.items() if key != "GAPLESS_URL"}
+    found = {key: value for key, value in os.environ.items() if key not in OUTSIDE}
     found["PYTHONPATH"] = str(ROOT / "src")
     return found
 

@@ -45,9 +45,10 @@ T = TypeVar("T")
 class RawClient:
     """One connection with a broker."""
 
-    def __init__(self, url: str, name: str = "raw") -> None:
+    def __init__(self, url: str, name: str = "raw", token: str = "") -> None:
         self._address = Address.parse(url)
         self._name = name
+        self._token = token
         self._request = 0
         self._notices: list[Any] = []
         self._position: dict[PubendId, int] = {}
@@ -55,7 +56,7 @@ class RawClient:
 
     async def __aenter__(self) -> Self:
         await self.connect()
-        self.send_greeting(Introduce(Role.CLIENT, self._name))
+        self.send_greeting(Introduce(Role.CLIENT, self._name, token=self._token))
         welcome = decode_greeting(await self.body())
         assert isinstance(welcome, Welcome), welcome
         self.welcome = welcome

@@ -30,15 +30,22 @@ def event(n: int) -> tuple[dict[str, Any], bytes]:
 class Stream:
     """Publishes to an overlay and reads it with Spark."""
 
-    def __init__(self, spark: SparkSession, overlay: SyncOverlay, broker: str = "b1") -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        overlay: SyncOverlay,
+        broker: str = "b1",
+        token: str | None = None,
+    ) -> None:
         self.spark = spark
+        self.token = token
         self.overlay = overlay
         self.servers = overlay.url(broker)
         self._stack = ExitStack()
         self._session: SyncSession | None = None
 
     def __enter__(self) -> Self:
-        self._session = self._stack.enter_context(connect_sync(self.servers))
+        self._session = self._stack.enter_context(connect_sync(self.servers, token=self.token))
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -69,8 +69,8 @@ def test_a_place_is_a_word_a_position_or_a_time(text: str, expected: object) -> 
     ("given", "message"),
     [
         ({"server": "x"}, "no option 'server'; there are .*servers"),
-        ({"password": "x"}, "no option 'password': brokers ask for no credentials"),
-        ({"api_key": "x"}, "no option 'api_key': brokers ask for no credentials"),
+        ({"password": "x"}, "no option 'password': brokers that ask who reads"),
+        ({"api_key": "x"}, "no option 'api_key': brokers that ask who reads"),
         ({"path": "x"}, "no path: name the pubends with the option pubends"),
         ({"servers": "http://x"}, "option servers: 'http://x' is no address"),
         ({"servers": "gapless://x:99999"}, "option servers: .*'99999' is no port"),

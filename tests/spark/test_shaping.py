@@ -179,7 +179,7 @@ def test_options_of_a_write_do_not_mind_capitals_nor_what_is_sparks_own() -> Non
     ("options", "told"),
     [
         ({}, "option servers is missing"),
-        ({"servers": "h", "Token": "x"}, "no option 'Token': brokers ask for no credentials"),
+        ({"servers": "h", "Tokens": "x"}, "no option 'Tokens': brokers that ask who reads"),
         ({"servers": "h", "attribute": "n"}, "there is no option 'attribute' of a write"),
         ({"servers": "h", "filter": "n > 1"}, "there is no option 'filter' of a write"),
         ({"servers": "h", "path": "x"}, "has no path"),

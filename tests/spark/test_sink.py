@@ -115,7 +115,7 @@ def test_a_column_may_say_to_which_pubend_a_row_goes(stream: Stream) -> None:
     ("schema", "options", "told"),
     [
         ("n DATE", {}, "column 'n' is DATE"),
-        ("n INT", {"password": "x"}, "no option 'password': brokers ask for no credentials"),
+        ("n INT", {"password": "x"}, "no option 'password': brokers that ask who reads"),
         ("n INT", {"advertisement": "n > 10"}, "does not match the pubend's advertisement"),
     ],
 )

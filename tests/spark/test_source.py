@@ -228,7 +228,7 @@ def test_sql_reads_it_without_any_registration(filled: Stream) -> None:
     ("options", "message"),
     [
         ({"filters": "x"}, "there is no option 'filters'; there are columns"),
-        ({"user": "x"}, "there is no option 'user': brokers ask for no credentials"),
+        ({"user": "x"}, "there is no option 'user': brokers that ask who reads"),
         ({"filter": "price >"}, "option filter: expected a value after '>'"),
         ({"columns": "price DECIMAL"}, "option columns: 'price' cannot be 'DECIMAL'"),
         ({"pubends": "nothing"}, "there is no log of nothing; the overlay has orders, quotes"),

@@ -3,6 +3,9 @@
 Publications are in the file before they are on disk, and when they are, that is noted too: so whatever a
 killed broker has published is written down, and of what is written down it is known what is sure. All
 else is noted as it passes. A visit is a connection that has a subscription.
+
+Whose connection it is stands in what is said once a visit, and once a run of publications: a publisher is of
+the principal that opened it last, what is staged of the one that commits it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from gapless.audit.records import (
     Opened,
     Progressed,
     Published,
+    ReadOut,
     Record,
     Started,
     Stored,
@@ -26,25 +30,36 @@ from gapless.audit.records import (
 )
 from gapless.audit.writer import AuditWriter
 from gapless.core.ids import PubendId
+from gapless.core.limits import AUDIT_AUTHORS_MAX
 from gapless.core.machine import Event, Write, Written
 from gapless.delivery.packing import BarePublication, unpack_bare
 from gapless.messages import clients as said
+from gapless.messages import staging
 from gapless.messages.records import Append, AppendPacked
-from gapless.messages.streams import Publication
+from gapless.messages.streams import Publication, ReadForm
 
 __all__ = ["BrokerAudit"]
 
-_REMEMBERED: Final = (said.Subscribe, said.SetFilter, said.Seek, said.Unsubscribe)
+_REMEMBERED: Final = (
+    *(said.Subscribe, said.SetFilter, said.Seek, said.Unsubscribe),
+    *(said.OpenPublisher, said.ReadLog, staging.CommitStaged),
+)
 """Requests that the answer alone does not tell."""
+
+_Author = tuple[PubendId, str]
+"""A publisher: names are of their pubend."""
 
 
 class _Visit:
     """A subscription that a connection has."""
 
-    __slots__ = ("asked", "filter", "name", "places")
+    __slots__ = ("asked", "filter", "name", "places", "principal")
 
-    def __init__(self, name: str, asked: said.Subscribe, position: said.PositionTuple) -> None:
+    def __init__(
+        self, name: str, asked: said.Subscribe, position: said.PositionTuple, principal: str
+    ) -> None:
         self.name = name
+        self.principal = principal
         self.asked = asked
         self.filter = asked.filter
         self.places: dict[PubendId, int] = dict(position)
@@ -61,13 +76,26 @@ class BrokerAudit:
         """What is on its way to the disk, up to which tick, by the ticket of its write."""
         self._asked: dict[str, dict[int, Any]] = {}
         self._visits: dict[str, dict[str, _Visit]] = {}
+        self._principals: dict[str, str] = {}
+        """By connection."""
+        self._authors: dict[_Author, tuple[str, str]] = {}
+        """By publisher the connection that opened it last, and its principal."""
+        self._opened: dict[str, dict[_Author, None]] = {}
+        """By connection the publishers that it has opened."""
+        self._commits: dict[_Author, dict[tuple[str, int], str]] = {}
+        """By writer the principals of commits that are under way, the oldest first."""
+        self._gone_authors: dict[_Author, str] = {}
+        """The principals of some whose connections are gone: what they sent may still be written."""
         self._count = 0
         self._on: dict[type, Callable[[str, Any], None]] = {
             said.Delivery: self._delivered,
             said.Subscribed: self._subscribed,
             said.FilterSet: self._filter_set,
+            said.PublisherOpened: self._publisher_opened,
+            staging.StagedCommitted: self._committed,
             said.Unsubscribed: self._unsubscribed,
             said.Refused: self._refused,
+            said.ReadPart: self._read,
             said.Started: self._started,
             said.Progress: self._progressed,
             said.Gap: self._gap,
@@ -84,10 +112,10 @@ class BrokerAudit:
             if type(change) is Append:
                 ends.append((change.row.pubend, change.row.last))
                 for run in _runs(change.row.publications):
-                    self._published(change.row.pubend, run)
+                    self._published(change.row.pubend, run, self._author)
             elif type(change) is AppendPacked:
                 ends.append((change.pubend, change.last))
-                self._published(change.pubend, unpack_bare(change.publications))
+                self._published(change.pubend, unpack_bare(change.publications), self._committer)
         if ends:
             self._writing[write.ticket] = ends
             self.writer.flush()
@@ -101,13 +129,37 @@ class BrokerAudit:
         for pubend, tick in stored.items():
             self.writer.add(Stored(pubend, tick))
 
-    def _published(self, pubend: PubendId, run: Sequence[Publication | BarePublication]) -> None:
+    def _published(
+        self,
+        pubend: PubendId,
+        run: Sequence[Publication | BarePublication],
+        principal_of: Callable[[_Author], str],
+    ) -> None:
         attributes: Any = [each.attributes for each in run] if self._with_attributes else None
         ticks = [each.tick for each in run]
         first = run[0]
-        self.writer.add(Published(pubend, first.publisher, first.sequence, ticks, attributes))
+        principal = principal_of((pubend, first.publisher))
+        self.writer.add(
+            Published(pubend, first.publisher, first.sequence, ticks, attributes, principal)
+        )
+
+    def _author(self, author: _Author) -> str:
+        known = self._authors.get(author)
+        return self._gone_authors.get(author, "") if known is None else known[1]
+
+    def _committer(self, author: _Author) -> str:
+        """Return who commits what a writer has staged. That alone is packed when it is published."""
+        under_way = self._commits.get(author)
+        if under_way is None:
+            return self._gone_authors.get(author, "")
+        return next(iter(under_way.values()))
 
     # --- clients -----------------------------------------------------------------------------------
+
+    def came(self, client: str, principal: str) -> None:
+        """A client was let in."""
+        if principal:
+            self._principals[client] = principal
 
     def asked(self, client: str, request: Any) -> None:
         """A client asks for something."""
@@ -116,6 +168,9 @@ class BrokerAudit:
                 self.writer.add(Acked(request.subscription, visit.name, [*request.position]))
         elif isinstance(request, _REMEMBERED):
             self._asked.setdefault(client, {})[request.request] = request
+            if isinstance(request, staging.CommitStaged):
+                under_way = self._commits.setdefault((request.pubend, request.writer), {})
+                under_way[client, request.request] = self._principals.get(client, "")
 
     def told(self, client: str, notice: Any) -> None:
         """A client is told something."""
@@ -125,7 +180,16 @@ class BrokerAudit:
 
     def gone(self, client: str) -> None:
         """A client is gone."""
-        self._asked.pop(client, None)
+        for request in self._asked.pop(client, {}).values():
+            if isinstance(request, staging.CommitStaged):
+                left = self._commit_over(client, request)
+                self._gone_authors[request.pubend, request.writer] = left
+        self._principals.pop(client, None)
+        for author in self._opened.pop(client, {}):
+            if self._authors.get(author, ("", ""))[0] == client:
+                self._gone_authors[author] = self._authors.pop(author)[1]
+        while len(self._gone_authors) > AUDIT_AUTHORS_MAX:
+            del self._gone_authors[next(iter(self._gone_authors))]
         for visit in self._visits.pop(client, {}).values():
             self._leave(visit)
 
@@ -136,6 +200,16 @@ class BrokerAudit:
     def abandon(self) -> None:
         """End as a crash would."""
         self.writer.abandon()
+
+    def _opens(self, client: str, author: _Author) -> None:
+        """From now on a publisher is of the principal of a client."""
+        principal = self._principals.get(client, "")
+        self._gone_authors.pop(author, None)
+        if principal:
+            self._authors[author] = client, principal
+            self._opened.setdefault(client, {})[author] = None
+        else:
+            self._authors.pop(author, None)
 
     def _visit(self, client: str, subscription: str) -> _Visit | None:
         return self._visits.get(client, {}).get(subscription)
@@ -163,14 +237,15 @@ class BrokerAudit:
         visits = self._visits.setdefault(client, {})
         if isinstance(request, said.Subscribe):
             self._leave(visits.get(request.subscription))
-            visit = _Visit(self._new_visit(client), request, notice.position)
+            principal = self._principals.get(client, "")
+            visit = _Visit(self._new_visit(client), request, notice.position, principal)
             visits[request.subscription] = visit
             self.writer.add(self._opening(visit))
         elif isinstance(request, said.Seek) and request.subscription in visits:
             old = visits[request.subscription]
             self._leave(old)
             places = tuple({**old.places, **dict(notice.position)}.items())
-            visit = _Visit(self._new_visit(client), old.asked, places)
+            visit = _Visit(self._new_visit(client), old.asked, places, old.principal)
             visit.filter = old.filter
             visits[request.subscription] = visit
             self.writer.add(self._opening(visit, sought=True))
@@ -196,6 +271,7 @@ class BrokerAudit:
             [*visit.places.items()],
             sought,
             restated,
+            visit.principal,
         )
 
     def _restated(self) -> Iterator[Record]:
@@ -212,6 +288,25 @@ class BrokerAudit:
                 places = [*notice.position]
                 self.writer.add(Switched(request.subscription, visit.name, request.filter, places))
 
+    def _publisher_opened(self, client: str, notice: said.PublisherOpened) -> None:
+        request = self._request(client, notice.request)
+        if isinstance(request, said.OpenPublisher):
+            self._opens(client, (request.pubend, request.publisher))
+
+    def _committed(self, client: str, notice: staging.StagedCommitted) -> None:
+        self._commit_over(client, self._request(client, notice.request))
+
+    def _commit_over(self, client: str, request: Any) -> str:
+        """A commit is done, refused or left; return whose it was."""
+        if not isinstance(request, staging.CommitStaged):
+            return ""
+        author = (request.pubend, request.writer)
+        under_way = self._commits.get(author, {})
+        principal = under_way.pop((client, request.request), "")
+        if not under_way:
+            self._commits.pop(author, None)
+        return principal
+
     def _unsubscribed(self, client: str, notice: said.Unsubscribed) -> None:
         request = self._request(client, notice.request)
         if isinstance(request, said.Unsubscribe):
@@ -219,8 +314,17 @@ class BrokerAudit:
             name = visit.name if visit is not None else ""
             self.writer.add(Ended(request.subscription, name, is_gone=True))
 
+    def _read(self, client: str, notice: said.ReadPart) -> None:
+        request = self._request(client, notice.request)
+        if not isinstance(request, said.ReadLog) or request.form is ReadForm.TICKS:
+            return  # where events stand says nothing of what they have
+        if notice.rows or notice.publications:
+            principal = self._principals.get(client, "")
+            part = (request.pubend, request.filter, request.low, notice.done)
+            self.writer.add(ReadOut(*part, principal))
+
     def _refused(self, client: str, notice: said.Refused) -> None:
-        self._request(client, notice.request)
+        self._commit_over(client, self._request(client, notice.request))
 
     def _started(self, client: str, notice: said.Started) -> None:
         if visit := self._visit(client, notice.subscription):

@@ -45,6 +45,8 @@ class Fact(NamedTuple):
     attributes: bytes | None = None
     """As msgpack."""
     control: bytes | None = None
+    principal: str = ""
+    """Who published, as far as a broker knew."""
 
 
 class Control(msgspec.Struct, frozen=True, array_like=True):
@@ -97,6 +99,7 @@ def _control(header: Header, place: int, at_us: int, record: Record | None) -> F
 def _published(header: Header, place: int, record: Published | Confirmed) -> Iterator[Fact]:
     attributes = record.attributes if isinstance(record, Published) else None
     kind = "p" if isinstance(record, Published) else "q"
+    principal = record.principal if isinstance(record, Published) else ""
     pubend = str(record.pubend)
     for index, tick in enumerate(record.ticks):
         yield Fact(
@@ -108,6 +111,7 @@ def _published(header: Header, place: int, record: Published | Confirmed) -> Ite
             publisher=record.publisher,
             sequence=record.first + index,
             attributes=None if attributes is None else _encode(attributes[index]),
+            principal=principal,
         )
 
 

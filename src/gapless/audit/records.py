@@ -26,6 +26,7 @@ __all__ = [
     "Places",
     "Progressed",
     "Published",
+    "ReadOut",
     "Record",
     "Side",
     "Started",
@@ -33,7 +34,7 @@ __all__ = [
     "Switched",
 ]
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the records; a reader refuses a higher one."""
 
 Side: TypeAlias = Literal["broker", "client"]
@@ -67,6 +68,8 @@ class Published(msgspec.Struct, frozen=True, array_like=True, tag="p"):
     first: int
     ticks: list[int]
     attributes: list[dict[str, Any]] | None = None
+    principal: str = ""
+    """Who published, as the broker knows it by a token; empty if it asked nobody."""
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True, tag="k"):
@@ -100,6 +103,9 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, tag="o"):
     """It begins by a seek: what is skipped is not owed, what comes again was asked for."""
     restated: bool = False
     """It is open since an earlier segment; said again for those who do not have that one."""
+    principal: str = ""
+    """Whose connection it is, as a broker knows it by a token; empty if it asked nobody. Clients do not
+    say: it is not for them to say."""
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag="s"):
@@ -135,6 +141,16 @@ class Progressed(msgspec.Struct, frozen=True, array_like=True, tag="w"):
     subscription: str
     visit: str
     position: Places
+
+
+class ReadOut(msgspec.Struct, frozen=True, array_like=True, tag="r"):
+    """A broker has sent what matches of a part of a log to a client who asked for it, and not subscribed."""
+
+    pubend: PubendId
+    filter: str
+    low: int
+    high: int
+    principal: str = ""
 
 
 class GapTold(msgspec.Struct, frozen=True, array_like=True, tag="g"):
@@ -179,6 +195,7 @@ Record: TypeAlias = (
     | Switched
     | Delivered
     | Progressed
+    | ReadOut
     | GapTold
     | Acked
     | Ended

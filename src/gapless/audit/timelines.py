@@ -31,13 +31,26 @@ from gapless.audit.records import (
     Header,
     Opened,
     Progressed,
+    ReadOut,
     Started,
     Stored,
     Switched,
 )
 from gapless.core.ids import PubendId
 
-__all__ = ["FOREVER", "Interval", "Log", "Stay", "Subscription", "logs_of", "subscriptions_of"]
+__all__ = [
+    "FOREVER",
+    "Interval",
+    "Log",
+    "Reading",
+    "Recipient",
+    "Stay",
+    "Subscription",
+    "logs_of",
+    "readings_of",
+    "recipients_of",
+    "subscriptions_of",
+]
 
 FOREVER: Final = 2**62
 """Above every tick."""
@@ -80,6 +93,25 @@ class Subscription(NamedTuple):
     intervals: list[Interval]
     stays: list[Stay]
     gaps: list[tuple[str, int, int]]
+
+
+class Recipient(NamedTuple):
+    """To whom a broker sends what it sends in a visit."""
+
+    run: str
+    visit: str
+    subscription: str
+    principal: str
+
+
+class Reading(NamedTuple):
+    """Ticks above ``low`` up to ``high`` of a pubend that somebody has read, as far as they match."""
+
+    principal: str
+    pubend: str
+    filter: str
+    low: int
+    high: int
 
 
 class Log:
@@ -163,6 +195,38 @@ def subscriptions_of(controls: Iterable[Control], tail_us: int) -> list[Subscrip
         chosen = sorted(sides[side], key=lambda visit: visit.order)
         found.append(_Timeline(name, side, chosen, tail_us, is_gone=name in gone).done())
     return found
+
+
+def recipients_of(controls: Iterable[Control]) -> list[Recipient]:
+    """Return whose visits brokers had. What clients have written counts not: they are not asked."""
+    ordered = sorted(controls, key=lambda each: (each.header.run, each.place))
+    visits = _visits_of(ordered, logs_of(ordered))
+    return [
+        Recipient(run, visit_key(name, subscription), _key(visit.opened), visit.opened.principal)
+        for (run, subscription, name), visit in visits.items()
+        if visit.log.header.side == "broker"
+    ]
+
+
+def readings_of(controls: Iterable[Control]) -> list[Reading]:
+    """Return what was read from logs, in as few pieces as there are: who reads on makes one of many."""
+    found: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
+    for each in controls:
+        record = each.record
+        if isinstance(record, ReadOut):
+            key = (record.principal, str(record.pubend), record.filter)
+            found.setdefault(key, []).append((record.low - 1, record.high))
+    return [Reading(*key, low, high) for key in sorted(found) for low, high in _merged(found[key])]
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(spans):
+        if merged and low <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(high, merged[-1][1])
+        else:
+            merged.append((low, high))
+    return merged
 
 
 def _key(opened: Opened) -> str:

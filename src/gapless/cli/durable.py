@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, To, settle
+from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, To, TokenFile, settle
 from gapless.cli.output import (
     console,
     facts,
@@ -43,12 +43,13 @@ def _ls(
     context: typer.Context,
     *,
     to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
     """List durable subscriptions."""
     settle(context, as_json=as_json)
-    show_subscriptions(to, durable=True, deadline=deadline, as_json=as_json)
+    show_subscriptions(to, durable=True, deadline=deadline, as_json=as_json, token_file=token_file)
 
 
 @durable.command("info")
@@ -57,13 +58,19 @@ def _info(
     name: Name,
     *,
     to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
     """Show one durable subscription, and how far it is on every stream."""
     settle(context, as_json=as_json)
 
-    state = talk(to, lambda session: whole_subscription(session, name), deadline=deadline)
+    state = talk(
+        to,
+        lambda session: whole_subscription(session, name),
+        deadline=deadline,
+        token_file=token_file,
+    )
     if as_json:
         print_json(records(state))
     else:
@@ -105,6 +112,7 @@ def _seek(
     *,
     force: Force = False,
     to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
@@ -122,7 +130,7 @@ def _seek(
 
         return await session.request(SeekDurable(0, name, begin, force))
 
-    answer = talk(to, ask, deadline=deadline)
+    answer = talk(to, ask, deadline=deadline, token_file=token_file)
     if as_json:
         waiting = {str(each.pubend): each.reason for each in answer.waiting}
         print_json({"position": _position(answer.position), "waiting": waiting})
@@ -139,6 +147,7 @@ def _set_filter(
     filter_text: Annotated[str, typer.Argument(metavar="FILTER", help="The new filter.")],
     *,
     to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
     deadline: Deadline = 30.0,
     as_json: AsJson = False,
 ) -> None:
@@ -150,7 +159,7 @@ def _set_filter(
 
         return await session.request(SetDurableFilter(0, name, filter_text))
 
-    answer = talk(to, ask, deadline=deadline)
+    answer = talk(to, ask, deadline=deadline, token_file=token_file)
     if as_json:
         print_json({"position": _position(answer.position)})
     else:
@@ -164,6 +173,7 @@ def _rm(
     *,
     force: Force = False,
     to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
@@ -175,7 +185,7 @@ def _rm(
 
         return await session.request(RemoveDurable(0, name, force))
 
-    talk(to, ask, deadline=deadline)
+    talk(to, ask, deadline=deadline, token_file=token_file)
     if as_json:
         print_json({"removed": name})
     else:

@@ -58,6 +58,12 @@ def up(
             metavar="DIRECTORY", help="Write down what is published and delivered, for audits."
         ),
     ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Let only those in who have a token of this file (gapless token)."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run an overlay of brokers on this computer, a process each, until Ctrl-C.
@@ -79,6 +85,7 @@ def up(
             directory,
             port=port,
             audit=None if audit is None else AuditOptions.of(audit),
+            tokens=tokens,
             restart=restart,
             on_event=watch.happened,
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from gapless.cli.options import URL_DEFAULT, AsJson, DataDirectory, Deadline, To, settle
+from gapless.cli.options import URL_DEFAULT, AsJson, DataDirectory, Deadline, To, TokenFile, settle
 from gapless.cli.output import console, listing, moment, print_json, records, size
 from gapless.cli.talking import DEADLINE_S, talk
 
@@ -192,6 +192,7 @@ def _read(
     low: Low = 0,
     high: High = None,
     to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
@@ -207,4 +208,4 @@ def _read(
             sys.stdout.buffer.write(event_line(pubend, each.publication))
         sys.stdout.buffer.flush()
 
-    talk(to, read, deadline=deadline)
+    talk(to, read, deadline=deadline, token_file=token_file)

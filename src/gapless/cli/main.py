@@ -9,7 +9,7 @@ Exit codes:
 2     the command or its input was wrong
 3     a disk or a data directory cannot be used
 4     no broker could be reached, or none answered in time
-5     the broker refused
+5     the broker refused, or does not know who this is
 130   interrupted
 ====  =============================================================================================
 """
@@ -39,11 +39,13 @@ from gapless.cli import (
     showing,
     spark,
     subscribing,
+    tokens,
     tools,
 )
 from gapless.cli.options import Settings
 from gapless.cli.output import print_error, while_read
 from gapless.core.errors import (
+    AuthenticationError,
     ConnectionLostError,
     DamagedError,
     DeadlineError,
@@ -80,7 +82,7 @@ _EXIT_CODES: tuple[tuple[tuple[type[GaplessError], ...], int], ...] = (
         ),
         EXIT_NO_BROKER,
     ),
-    ((RefusedError,), EXIT_REFUSED),
+    ((AuthenticationError, RefusedError), EXIT_REFUSED),
 )
 
 
@@ -121,6 +123,7 @@ app.add_typer(durable.durable, name="durable", rich_help_panel=_OPERATE)
 app.command("partitions", rich_help_panel=_OPERATE)(showing.partitions)
 app.command("retire", rich_help_panel=_OPERATE)(showing.retire)
 app.add_typer(logs.log, name="log", rich_help_panel=_OPERATE)
+app.add_typer(tokens.token, name="token", rich_help_panel=_OPERATE)
 app.command("doctor", rich_help_panel=_TOOLS)(tools.doctor)
 app.command("explain", rich_help_panel=_TOOLS)(tools.explain)
 app.command("bench", rich_help_panel=_TOOLS)(benching.bench)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["AsJson", "DataDirectory", "Deadline", "Settings", "To", "settle"]
+__all__ = ["AsJson", "DataDirectory", "Deadline", "Settings", "To", "TokenFile", "settle"]
 
 URL_VARIABLE = "GAPLESS_URL"
 URL_DEFAULT = "gapless://127.0.0.1:7400"
@@ -35,6 +35,15 @@ To = Annotated[
         envvar=URL_VARIABLE,
         show_default=URL_DEFAULT,
         help="The broker; several, separated by commas, are tried in turn.",
+    ),
+]
+
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help="A file with your token, for brokers that ask; else GAPLESS_TOKEN or GAPLESS_TOKEN_FILE.",
     ),
 ]
 

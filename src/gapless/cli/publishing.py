@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
-from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, To, settle
+from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, To, TokenFile, settle
 from gapless.cli.output import console, counted, print_json, print_note
 
 if TYPE_CHECKING:
@@ -160,6 +160,7 @@ def pub(
         float | None, typer.Option(min=0.001, help="At most so many events a second.")
     ] = None,
     to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
     deadline: Deadline = 30.0,
     as_json: AsJson = False,
 ) -> None:
@@ -183,7 +184,7 @@ def pub(
             return made.name
 
     try:
-        name = talk(to, work, deadline=deadline)
+        name = talk(to, work, deadline=deadline, token_file=token_file)
     except BaseException:
         print_note(count.said())
         raise

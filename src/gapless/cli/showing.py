@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, To, settle
+from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, To, TokenFile, settle
 from gapless.cli.output import (
     console,
     counted,
@@ -22,6 +22,8 @@ from gapless.cli.output import (
 from gapless.cli.talking import DEADLINE_S, every_pubend, every_subscription, talk
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.table import Table
     from rich.tree import Tree
 
@@ -58,12 +60,13 @@ def status(
     context: typer.Context,
     *,
     to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
     """Show how a broker is: its sessions, its pubends, its subscriptions."""
     settle(context, as_json=as_json)
-    broker, pubends = talk(to, _ask_for_status, deadline=deadline)
+    broker, pubends = talk(to, _ask_for_status, deadline=deadline, token_file=token_file)
     if as_json:
         print_json({**records(broker), "pubends": records(pubends)})
         return
@@ -171,6 +174,7 @@ def _show_topology(
     context: typer.Context,
     *,
     to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
@@ -179,7 +183,7 @@ def _show_topology(
     No broker knows the whole tree: it knows the cells within its reach.
     """
     settle(context, as_json=as_json)
-    shown, cells = talk(to, _ask_for_cells, deadline=deadline)
+    shown, cells = talk(to, _ask_for_cells, deadline=deadline, token_file=token_file)
     if as_json:
         print_json({**records(shown), "cells": records(cells), "more": False})
     else:
@@ -231,21 +235,24 @@ def subs(
     context: typer.Context,
     *,
     to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
     """List the subscriptions of a broker, also those that are not durable."""
     settle(context, as_json=as_json)
-    show_subscriptions(to, durable=False, deadline=deadline, as_json=as_json)
+    show_subscriptions(to, durable=False, deadline=deadline, as_json=as_json, token_file=token_file)
 
 
-def show_subscriptions(to: str, *, durable: bool, deadline: float, as_json: bool) -> None:
+def show_subscriptions(
+    to: str, *, durable: bool, deadline: float, as_json: bool, token_file: Path | None = None
+) -> None:
     """Ask for subscriptions and list them."""
 
     async def ask(session: Session) -> list[SubscriptionState]:
         return [each async for each in every_subscription(session, durable=durable)]
 
-    found = talk(to, ask, deadline=deadline)
+    found = talk(to, ask, deadline=deadline, token_file=token_file)
     if as_json:
         print_json(records(found))
     else:
@@ -309,6 +316,7 @@ def partitions(
     context: typer.Context,
     *,
     to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
@@ -324,7 +332,7 @@ def partitions(
     async def ask(session: Session) -> Any:
         return await session.request(ListPartitions(0), changes=False)
 
-    table: PartitionTable = talk(to, ask, deadline=deadline)
+    table: PartitionTable = talk(to, ask, deadline=deadline, token_file=token_file)
     since = table.since or (0,) * len(table.entries)  # an older broker does not say
     found = [*zip(table.entries, since, strict=True)]
     if as_json:
@@ -352,6 +360,7 @@ def retire(
     *,
     cell: Annotated[str, typer.Option("--cell", help="The cell that it was in.")],
     to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
@@ -367,7 +376,7 @@ def retire(
     async def ask(session: Session) -> Any:
         return await session.request(RetireHost(0, broker, cell))
 
-    talk(to, ask, deadline=deadline)
+    talk(to, ask, deadline=deadline, token_file=token_file)
     if as_json:
         print_json({"retired": broker, "cell": cell})
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gapless.cli.options import URL_DEFAULT, AsJson, To, settle
+from gapless.cli.options import URL_DEFAULT, AsJson, To, TokenFile, settle
 from gapless.cli.output import (
     console,
     counted,
@@ -225,6 +225,7 @@ def _archive(
     directory: Archive,
     *,
     to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
     pubends: Annotated[
         list[str] | None, typer.Option("--pubend", help="Only this one; may be repeated.")
     ] = None,
@@ -278,6 +279,7 @@ def _archive(
             partition_bytes=partition_bytes,
             on_release="skip" if on_release == "skip" else "fail",
             deadline_s=deadline,
+            token_file=None if token_file is None else token_file.absolute(),
             compact=compact,
             keep_s=keep * 3_600,
             watch=told,

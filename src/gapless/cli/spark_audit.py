@@ -13,6 +13,7 @@ import typer
 from gapless.cli.options import AsJson, settle
 from gapless.cli.output import (
     console,
+    counted,
     facts,
     listing,
     plain,
@@ -27,6 +28,7 @@ from gapless.core.errors import UsageError
 if TYPE_CHECKING:
     from gapless.runtime.overlays import Overlay
     from gapless.spark.jobs.auditing import AuditReport
+    from gapless.spark.jobs.permitting import RightsReport
     from gapless.spark.jobs.profiling import Profile
 
 __all__ = ["add_audit_commands", "audit_and_profile"]
@@ -85,20 +87,30 @@ def _audit(
             metavar="DIRECTORY", help="An archive of the events; needed if logs have no attributes."
         ),
     ] = None,
+    rights: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Rules, in TOML: tell also who published or got what they do not allow.",
+        ),
+    ] = None,
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
     """Compare what was published, owed and delivered, as brokers and clients wrote it down.
 
-    Exit code 1 if anything was lost, came twice, out of order or to somebody who did not ask for it.
+    Exit code 1 if anything was lost, came twice, out of order or to somebody who did not ask for it; with
+    --rights also if somebody published or got what the rules do not allow.
     """
     from rich.console import Console
 
     from gapless.spark.jobs.audit_logs import NothingEndedError
     from gapless.spark.jobs.auditing import audit
     from gapless.spark.jobs.backtesting import events_at
+    from gapless.spark.jobs.rights import load_rights
 
     settle(context, as_json=as_json)
+    rules = None if rights is None else load_rights(rights)
     if follow and state is None:
         raise UsageError("--follow goes on from what it has read: name a directory with --state")
     screen = Console(stderr=True, quiet=as_json)
@@ -111,7 +123,7 @@ def _audit(
         def look() -> AuditReport:
             # an archive is looked at anew each time: a frame of it stays at the version that it has
             known = None if events is None else events_at(made, events)
-            return audit(made, directories, tail_s=tail, state=state, events=known)
+            return audit(made, directories, tail_s=tail, state=state, events=known, rights=rules)
 
         while follow:
             try:
@@ -155,6 +167,7 @@ def _show_audit(found: AuditReport) -> None:
     cut = [each.name for each in found.logs if not each.is_whole]
     if cut:
         rows.append(("cut", f"older segments are gone: {', '.join(sorted(set(cut)))}"))
+    rows.append(("rights", _said_of_rights(found.rights)))
     out.print(facts(rows))
     names = [
         "owed",
@@ -165,9 +178,10 @@ def _show_audit(found: AuditReport) -> None:
         "spurious",
         "gaps",
         "in_flight",
+        "unauthorised",
     ]
     shown = [
-        (each.subscription, each.side, *(f"{getattr(each, name):,}" for name in names))
+        (each.subscription, each.side, *(_number(getattr(each, name)) for name in names))
         for each in (*found.rows, found.total)
     ]
     out.print(listing("subscription", "log", *(n.replace("_", " ") for n in names), rows=shown))
@@ -177,6 +191,23 @@ def _show_audit(found: AuditReport) -> None:
     if found.is_clean and found.undescribed:
         verdict = "clean as far as could be judged"
     out.print(plain(verdict), style="green" if found.is_clean else "bold red")
+
+
+def _number(count: int | None) -> str:
+    return "not judged" if count is None else f"{count:,}"
+
+
+def _said_of_rights(found: RightsReport | None) -> str:
+    if found is None:
+        return "not judged: no rules were given"
+    said = (
+        f"{counted(found.rules, 'rule')}; unauthorised: publications "
+        f"{found.unauthorised_publications:,}, deliveries {found.unauthorised_deliveries:,}, "
+        f"readings of logs {found.unauthorised_reads:,}"
+    )
+    each = ", ".join(row.principal or "without a name" for row in found.principals)
+    said += f" ({each})" if each else ""
+    return said + (f"; {found.unjudged:,} could not be judged" if found.unjudged else "")
 
 
 # --- the demo's ending ------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import msgspec
 import typer
 
 from gapless.cli.logs import event_line
-from gapless.cli.options import URL_DEFAULT, Deadline, To
+from gapless.cli.options import URL_DEFAULT, Deadline, To, TokenFile
 from gapless.cli.output import print_note
 from gapless.cli.places import HELP, read_place
 
@@ -56,6 +56,7 @@ def sub(
     ] = _Order.PUBLISHER,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
     to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
     deadline: Deadline = 30.0,
     _as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON lines, as it always does.")
@@ -81,7 +82,7 @@ def sub(
             copying = _copy(subscription, writer, acknowledge=durable is not None)
             await _while_read(copying, sys.stdout)
 
-    talk(to, work, deadline=deadline)
+    talk(to, work, deadline=deadline, token_file=token_file)
     if writer.gaps:
         raise typer.Exit(EXIT_GAP)
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gapless.client import Session
     from gapless.core.ids import PubendId
     from gapless.messages.operating import StrandState, SubscriptionState
@@ -24,14 +26,26 @@ CONNECT_S = 10.0
 T = TypeVar("T")
 
 
-def talk(to: str, work: Callable[[Session], Awaitable[T]], *, deadline: float = DEADLINE_S) -> T:
+def talk(
+    to: str,
+    work: Callable[[Session], Awaitable[T]],
+    *,
+    deadline: float = DEADLINE_S,
+    token_file: Path | None = None,
+) -> T:
     """Connect to a broker, do some work there, and leave."""
 
     async def visit() -> T:
         from gapless.client import connect
 
         patience = min(deadline, CONNECT_S)
-        made = connect(to, name="gapless", deadline=deadline, connect_deadline=patience)
+        made = connect(
+            to,
+            name="gapless",
+            deadline=deadline,
+            connect_deadline=patience,
+            token_file=token_file,
+        )
         async with made as session:
             return await work(session)
 

@@ -31,6 +31,7 @@ What is where
 - :mod:`.settings`: what a subscription is asked for
 - :mod:`.reading`, :mod:`.starts`: ranges of a log, and where to begin
 - :mod:`.link`, :mod:`.connection`, :mod:`.addresses`, :mod:`.options`: brokers and patience
+- :mod:`.credentials`: who the client is, to brokers that ask
 - :mod:`.event`, :mod:`.position`: what the program holds in its hands
 - :mod:`.sync`, :mod:`.portal`: the same for programs without an event loop
 """

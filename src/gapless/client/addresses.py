@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from gapless.core.errors import AddressError
@@ -19,6 +20,14 @@ class Address(NamedTuple):
 
     host: str
     port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether what is sent there stays on this computer."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -45,9 +45,12 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     """Speaks frames with one broker and decides nothing."""
 
-    def __init__(self, name: str, owner: Owner, greeting_s: float = 10.0) -> None:
+    def __init__(
+        self, name: str, owner: Owner, greeting_s: float = 10.0, *, token: str = ""
+    ) -> None:
         """``greeting_s`` is how long a broker that accepted the connection may take to greet."""
         self._name = name
+        self._token = token
         self._greeting_s = greeting_s
         self._owner = owner
         self._transport: asyncio.Transport | None = None
@@ -70,7 +73,7 @@ class Connection(asyncio.Protocol):
         if self._over:
             transport.abort()
             return
-        transport.write(encode_greeting(Introduce(Role.CLIENT, self._name)))
+        transport.write(encode_greeting(Introduce(Role.CLIENT, self._name, token=self._token)))
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._greeting_s, self._not_greeted)
 

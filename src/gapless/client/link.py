@@ -24,6 +24,7 @@ from gapless.client.addresses import Address
 from gapless.client.connection import Connection
 from gapless.client.options import Options
 from gapless.core.errors import (
+    AuthenticationError,
     ConnectionLostError,
     DeadlineError,
     ElsewhereError,
@@ -33,6 +34,7 @@ from gapless.core.errors import (
     RefusedError,
     TakenOverError,
     UnavailableError,
+    UsageError,
 )
 from gapless.messages.clients import (
     Cause,
@@ -152,6 +154,8 @@ class Link:
         """Where a broker fell silent, if that was the last thing that went wrong."""
         self._changed: asyncio.Future[None] | None = None
         """Done when the link goes up, down or is over."""
+        self._denied: AuthenticationError | None = None
+        """Why an address of this round does not let us in, if one does not."""
         self._error: GaplessError | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -228,11 +232,22 @@ class Link:
                 await asyncio.sleep(next(waits))
 
     async def _round(self, patience: float) -> bool:
-        """Try all addresses once; say whether one is greeted."""
+        """Try all addresses once; say whether one is greeted, or none is worth another try.
+
+        Who is not let in asks the others too: one may not have heard yet of a token that is new. After
+        a round in vain it is over.
+        """
+        self._denied = None
         for address in self._in_order():
             if self._error is not None or await self._try(address, patience):
                 return True
-        return False
+        return self._gave_up()
+
+    def _gave_up(self) -> bool:
+        """End if nobody let us in and somebody said that nobody will."""
+        if self._denied is not None:
+            self._fail(self._denied)
+        return self._error is not None
 
     def _in_order(self) -> list[Address]:
         """Return the address that answered last, then, unless that is to be waited for, the others.
@@ -247,8 +262,12 @@ class Link:
         return sorted(dict.fromkeys(known), key=lambda address: address == self._silent)
 
     async def _try(self, address: Address, patience: float) -> bool:
-        name = self._options.name
-        made = Connection(name, self, patience)
+        try:
+            token = self._options.credentials.token_for(address)
+        except UsageError as error:  # its file is being written, or gone; it may come back
+            self.trouble = str(error)
+            return False
+        made = Connection(self._options.name, self, patience, token=token)
         self._connection = made
         self._dialled = address
         loop = asyncio.get_running_loop()
@@ -314,7 +333,9 @@ class Link:
         if was_up:
             for user in [*self._users]:
                 user.link_down()
-        if farewell in _FATAL:
+        if farewell is Farewell.NOT_AUTHENTICATED:
+            self._denied = AuthenticationError(self.trouble)
+        elif farewell in _FATAL:
             self._fail(ConnectionLostError(self.trouble))
         self._change()
 

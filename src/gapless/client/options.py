@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from gapless.audit.options import AuditOptions
+from gapless.client.credentials import Credentials
 from gapless.core.errors import UsageError
 
 __all__ = ["DEADLINE_S", "FLEE_AFTER_S", "Backoff", "Options", "Unset", "chosen"]
@@ -76,5 +77,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Where to write down what was published and received, if anywhere."""
     audit_name: str = "client"
     """Whose log it is; those of one name share what a log may hold."""
+    credentials: Credentials = Credentials()
+    """Who the client is, to brokers that ask."""
     seed: int | None = None
     """For the waits between attempts; None takes one from the system."""

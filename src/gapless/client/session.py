@@ -20,6 +20,7 @@ from uuid import uuid4
 from gapless.audit.clients import ClientAudit
 from gapless.audit.options import AuditOptions
 from gapless.client.addresses import Address, parse_addresses
+from gapless.client.credentials import Credentials
 from gapless.client.event import Event
 from gapless.client.link import Link, Numbers
 from gapless.client.options import DEADLINE_S, FLEE_AFTER_S, Backoff, Options, Unset, chosen
@@ -67,6 +68,8 @@ def connect(
     backoff: Backoff = Backoff(),  # noqa: B008
     flee_after: float | None = FLEE_AFTER_S,
     audit: AuditOptions | str | Path | None = None,
+    token: str | None = None,
+    token_file: str | Path | None = None,
 ) -> Session:
     """Return a session with the brokers at ``gapless://host:port,host:port``, to be entered.
 
@@ -75,7 +78,9 @@ def connect(
     growing waits (``backoff``), for as long as the session lasts. If several brokers are named, a durable
     subscription whose broker is out of reach for ``flee_after`` seconds goes on at another, from what was
     received; with None it waits. With ``audit``, a directory, what is
-    published and received is written down there (:mod:`gapless.audit`).
+    published and received is written down there (:mod:`gapless.audit`). ``token``, or the file that has it,
+    is for brokers that ask who a client is; without them GAPLESS_TOKEN or GAPLESS_TOKEN_FILE is taken from
+    the environment. A file is read again for every connection.
 
     >>> import asyncio, gapless
     >>> from gapless.testing import Overlay
@@ -106,6 +111,7 @@ def connect(
         flee_after=chosen(flee_after, None),
         audit=None if audit is None else AuditOptions.of(audit),
         audit_name=name or "client",
+        credentials=Credentials.of(token, token_file),
     )
     return Session(addresses, options)
 
@@ -146,11 +152,15 @@ class Session:
         await self.close()
 
     async def open(self) -> None:
-        """Connect; raise ConnectionLostError if no broker greets in time."""
+        """Connect; raise ConnectionLostError if no broker greets in time.
+
+        AuthenticationError says that a broker wants a token, or another one.
+        """
         if self._is_over:
             raise ClosedError("the session is closed; connect again")
         if self._is_begun:
             raise UsageError("the session was opened already")
+        self._options.credentials.check()
         self._is_begun = True
         if self._options.audit is not None:
             self.audit = ClientAudit.shared(self._options.audit, self._options.audit_name)

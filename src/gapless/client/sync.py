@@ -48,6 +48,8 @@ def connect_sync(
     backoff: Backoff = Backoff(),  # noqa: B008
     flee_after: float | None = FLEE_AFTER_S,
     audit: AuditOptions | str | Path | None = None,
+    token: str | None = None,
+    token_file: str | Path | None = None,
 ) -> SyncSession:
     """Return a session whose calls wait, to be entered with ``with``. See :func:`gapless.connect`.
 
@@ -70,6 +72,8 @@ def connect_sync(
         backoff=backoff,
         flee_after=flee_after,
         audit=audit,
+        token=token,
+        token_file=token_file,
     )
     return SyncSession(session)
 

@@ -5,6 +5,7 @@
     GaplessError
     ├── ProtocolError             what came over a connection cannot be understood
     ├── ConnectionLostError       (also a ConnectionError) no broker can be talked to
+    ├── AuthenticationError       a broker wants a token, and this is none that it takes
     ├── DeadlineError             (also a TimeoutError) not in time; nothing of it was done
     ├── OutcomeUnknownError       it was sent and not answered: perhaps it was done
     ├── GapError                  a log has lost events; has .pubend, .low, .high
@@ -37,6 +38,7 @@ from __future__ import annotations
 __all__ = [
     "AddressError",
     "AttributeValueError",
+    "AuthenticationError",
     "ClosedError",
     "ConnectionLostError",
     "DamagedError",
@@ -78,6 +80,13 @@ class ProtocolError(GaplessError):
 
 class ConnectionLostError(GaplessError, ConnectionError):
     """No broker can be talked to, or the session ended before an answer came."""
+
+
+class AuthenticationError(GaplessError):
+    """A broker lets nobody in without a token, and none was given, or one that it does not take.
+
+    Not a refusal of one request: nothing can be asked there before the token is another one.
+    """
 
 
 class DeadlineError(GaplessError, TimeoutError):

@@ -212,6 +212,16 @@ AUDIT_GATHERED_MAX: Final = 20_000
 """Records of the audit log that wait at most; then who adds one writes them. A record may hold a batch
 of events."""
 
+AUDIT_AUTHORS_MAX: Final = 10_000
+"""Publishers that are gone whose principals a broker still knows, for what it writes late."""
+
+TOKEN_CHARACTERS_MAX: Final = 1_024
+"""Characters of a token. Ours have 51; those of others, who sign what they say, have some hundred."""
+
+TOKENS_BYTES_MAX: Final = 1_048_576
+"""Bytes of a file of tokens: some 8,000 of them. It is read between two events of a broker, in half a
+second at this limit."""
+
 # --- clients ----------------------------------------------------------------------------------------
 
 BATCH_BYTES_MAX: Final = 262_144

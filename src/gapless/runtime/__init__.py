@@ -25,6 +25,10 @@ Invariants
 - A client's connection has a name of its own: one that comes back is never taken for the one that
   was lost.
 - A broker listens on the loopback unless told otherwise, and says so when it is open to others.
+- Where tokens are asked for, nobody is a client or a peer before one is shown that is taken. No token is
+  in a log, in an error or among the arguments of a process.
+
+:mod:`.guard` says at the door who a newcomer is, by the files of :mod:`.principals`.
 
 Around a node: :mod:`.config` and :mod:`.overlays` read what operators write, :mod:`.metrics` and
 :mod:`.health` show how it is (:mod:`.http`), :mod:`.logs` says what happens, :mod:`.logfile` keeps that

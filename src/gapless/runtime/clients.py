@@ -184,12 +184,16 @@ class Clients:
         shown = "".join(each for each in called[:_NAME_SHOWN_MAX] if each.isprintable())
         return f"{shown or 'client'}.{self._made}"
 
-    def welcome(self, name: str, connection: Connection) -> None:
-        """Take a connection whose client has introduced itself."""
+    def welcome(self, name: str, connection: Connection, principal: str = "") -> None:
+        """Take a connection whose client has introduced itself; it is of nobody if nobody asks."""
         session = ClientSession(self, name, connection)
         connection.handler = session
         self._sessions[name] = session
-        self._voice.debug("client is here", client=name, address=connection.peer_address)
+        if self.audit is not None:
+            self.audit.came(name, principal)
+        self._voice.debug(
+            "client is here", client=name, principal=principal, address=connection.peer_address
+        )
         self.happen(ClientUp(name))
 
     def gone(self, session: ClientSession, reason: str) -> None:

@@ -25,11 +25,15 @@ A file in TOML; only ``name`` and ``data`` must be there::
     flush_ms = 100  # how long what was delivered may wait to be written
     attributes = true  # of publications; without them it cannot be computed what is owed
 
+    [access]  # left out: nobody is asked who he is
+    tokens = "tokens.toml"  # relative to this file; who may come in (`gapless token new`)
+    broker_token = "broker.token"  # the secret of this overlay's brokers, who show it to each other
+
     [parameters]  # any of gapless.core.parameters
     retention_s = 86400
 
 A broker on an address that is not a loopback is open to other computers, and says so when it
-starts.
+starts. Tokens are sent unencrypted.
 """
 
 from __future__ import annotations
@@ -44,6 +48,7 @@ from gapless.core.errors import UsageError
 from gapless.core.limits import LOG_BYTES_LEAST, LOG_FILES_MOST
 from gapless.core.parameters import Parameters
 from gapless.runtime.addresses import PORT, Address
+from gapless.runtime.guard import AccessOptions
 from gapless.runtime.logs import LogFormat
 from gapless.runtime.overlays import Overlay, load_overlay, single
 from gapless.runtime.settings import Settings
@@ -74,6 +79,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     metrics: str = ""
     log: LogConfig = LogConfig()
     audit: AuditOptions | None = None
+    access: AccessOptions | None = None
     parameters: dict[str, bool | int] = {}
 
 
@@ -99,6 +105,7 @@ def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
             metrics=Address.parse(found.metrics) if found.metrics else None,
             parameters=_parameters(found, overlay),
             audit=_audit(found, path.parent),
+            access=_access(found, path.parent),
             restarts=restarts,
         )
         _check_cell(found, settings)
@@ -115,6 +122,13 @@ def _audit(found: _File, home: Path) -> AuditOptions | None:
         return None
     directory = str(home / found.audit.directory)
     return msgspec.structs.replace(found.audit, directory=directory)
+
+
+def _access(found: _File, home: Path) -> AccessOptions | None:
+    if found.access is None:
+        return None
+    named = msgspec.structs.asdict(found.access).items()
+    return AccessOptions(**{key: str(home / name) if name else "" for key, name in named})
 
 
 def _check_cell(found: _File, settings: Settings) -> None:

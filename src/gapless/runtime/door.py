@@ -14,6 +14,7 @@ from gapless.core.machine import Identity
 from gapless.core.parameters import Parameters
 from gapless.runtime.clients import Clients
 from gapless.runtime.connection import Connection, Traffic
+from gapless.runtime.guard import Denial, Guard
 from gapless.runtime.links import Links
 from gapless.runtime.logs import Voice
 from gapless.wire import (
@@ -87,6 +88,7 @@ class Door:
         clients: Clients,
         links: Links,
         voice: Voice,
+        guard: Guard | None = None,
     ) -> None:
         self.traffic = Traffic()
         self.refused = 0
@@ -99,6 +101,7 @@ class Door:
         self._clients = clients
         self._links = links
         self._voice = voice
+        self._guard = guard
 
     def enter(self, connection: Connection) -> Connection:
         """Take a new connection."""
@@ -125,13 +128,24 @@ class Door:
             reason = f"connections_max = {self._parameters.connections_max:,} clients are here"
             self.refuse(connection, Farewell.TOO_MANY, reason)
         else:
-            name = self._clients.new_name(introduction.name)
-            self._welcome(connection, version, name)
-            self._clients.welcome(name, connection)
+            self._let_client_in(connection, introduction, version)
+
+    def _let_client_in(self, connection: Connection, introduction: Introduce, version: int) -> None:
+        principal = "" if self._guard is None else self._guard.client(introduction.token)
+        if isinstance(principal, Denial):
+            self.refuse(connection, principal.farewell, principal.reason)
+            return
+        name = self._clients.new_name(introduction.name)
+        self._welcome(connection, version, name)
+        self._clients.welcome(name, connection, principal)
 
     def _let_broker_in(self, connection: Connection, introduction: Introduce, version: int) -> None:
+        # before anything else is said: strangers need not know who is a neighbour
+        denial = None if self._guard is None else self._guard.broker(introduction.token)
         fault = self._links.fault_of(introduction, self._overlay)
-        if fault is not None:
+        if denial is not None:
+            self.refuse(connection, denial.farewell, denial.reason)
+        elif fault is not None:
             self.refuse(connection, Farewell.NOT_EXPECTED, fault)
         else:
             self._welcome(connection, version, "")

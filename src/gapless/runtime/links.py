@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import BrokerId
 from gapless.core.machine import Event, LinkDown, LinkFree, LinkFull, LinkUp, Received
@@ -144,7 +146,9 @@ class Links:
         addresses: Mapping[BrokerId, Address],
         parameters: Parameters,
         voice: Voice,
+        token: Callable[[], str] = str,
     ) -> None:
+        """``token`` gives what is shown to those who are dialled; by default nothing."""
         assert introduction.role is Role.BROKER
         self.happen = happen
         self.traffic = Traffic()
@@ -152,7 +156,9 @@ class Links:
         self.dials = 0
         self._connect = connect
         self._me = introduction.name
-        self._introduction = encode_greeting(introduction)
+        self._introduction = introduction
+        self._token = token
+        self._warned = False
         self._addresses = addresses
         self._parameters = parameters
         self._voice = voice
@@ -238,7 +244,7 @@ class Links:
         try:
             async with asyncio.timeout(timeout_s):
                 await loop.create_connection(lambda: connection, address.host, address.port)
-                connection.send(self._introduction)
+                connection.send(encode_greeting(self._introduced(address)))
                 connection.flush()
                 return await caller.answered
         except TimeoutError:
@@ -248,6 +254,14 @@ class Links:
         finally:
             if connection.handler is caller:
                 connection.abort()
+
+    def _introduced(self, address: Address) -> Introduce:
+        """Return what this broker says of itself to one that it dials."""
+        token = self._token()
+        if token and not address.is_loopback and not self._warned:
+            self._warned = True
+            self._voice.warning("the token of brokers is sent unencrypted", address=str(address))
+        return replace(self._introduction, token=token)
 
     # --- coming and going --------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from gapless.runtime.crowd import Crowd
 from gapless.runtime.disk import Disk
 from gapless.runtime.door import Door
 from gapless.runtime.driver import Driver, moment
+from gapless.runtime.guard import Guard
 from gapless.runtime.health import Health, health_page
 from gapless.runtime.http import Page, WebServer
 from gapless.runtime.links import SWEEPS_A_SILENCE, Links
@@ -75,6 +76,7 @@ class Node:
         self.metrics_address: Address | None = None
         """Where /metrics and /healthz are."""
         self._audit: BrokerAudit | None = None
+        self._guard: Guard | None = None
         self._said_damages: dict[PubendId, str] = {}
         self._stopping = False
         self._stopped = False
@@ -128,6 +130,8 @@ class Node:
         """Begin a life: when this returns, clients can connect and what was on disk is back."""
         assert not self._started_ns, "a node lives once; make another"
         loop = self._loop = asyncio.get_running_loop()
+        if self.settings.access is not None:
+            self._guard = Guard(self.settings.access, self._voice)
         self._started_ns = time.monotonic_ns()
         self._begun: asyncio.Future[None] = loop.create_future()
         self._outbox = Outbox(loop)
@@ -199,6 +203,7 @@ class Node:
             self.addresses,
             parameters,
             self._voice,
+            self._own_token,
         )
         self.door = Door(
             self.broker.context.identity,
@@ -207,7 +212,11 @@ class Node:
             self.clients,
             self.links,
             self._voice,
+            self._guard,
         )
+
+    def _own_token(self) -> str:
+        return "" if self._guard is None else self._guard.own_token
 
     async def _bind(self) -> None:
         host, port = self.settings.listen
@@ -245,7 +254,9 @@ class Node:
         identity = self.broker.context.identity
         say.info("broker is ready", url=self.url, life=identity.life, data=self.settings.data)
         if not self._address.is_loopback:
-            say.warning("open to other computers", address=str(self._address))
+            asks = self._guard is not None and self._guard.asks
+            who = "who has a token, sent unencrypted" if asks else "anybody, and may do all"
+            say.warning("open to other computers", address=str(self._address), lets_in=who)
 
     def _say_damages(self) -> None:
         """Say once of every log that it is damaged, and once that it is not any more (P8)."""

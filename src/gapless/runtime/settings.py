@@ -12,6 +12,7 @@ from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.parameters import DEFAULTS, Parameters
 from gapless.runtime.addresses import Address
+from gapless.runtime.guard import AccessOptions
 from gapless.runtime.overlays import Overlay, single
 from gapless.wire import FRAME_BYTES_MAX
 
@@ -36,6 +37,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Parameters = DEFAULTS
     audit: AuditOptions | None = None
     """Where to write down what was published and delivered, if anywhere."""
+    access: AccessOptions | None = None
+    """Whether others are asked who they are; None: nobody is."""
     restarts: int = 0
     """How often a supervisor has started it again."""
 
@@ -47,6 +50,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(
                 f"frame_bytes_max ({self.parameters.frame_bytes_max:,}) must not be above "
                 f"{EVENT_BYTES_MAX:,}: what comes in one frame must go out in one"
+            )
+
+        if self.access is None or not self.access.tokens or self.access.broker_token:
+            return
+        if len(self.overlay.brokers) > 1:
+            raise UsageError(
+                "with access.tokens brokers have to show each other that they are brokers: name a file "
+                "with a secret, the same for all of the overlay, as access.broker_token"
             )
 
     @property

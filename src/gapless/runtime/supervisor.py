@@ -3,6 +3,7 @@
 A data directory holds all of it::
 
     overlay.toml            the tree, and where each broker listens
+    broker.token            with tokens: the secret that brokers show each other
     b1/broker.toml          what `gapless broker --config` reads
     b1/broker.log           what it says; full files are put aside as broker.log.1, …
     b1/store/               what it must not forget
@@ -35,10 +36,13 @@ from gapless.core.ids import BrokerId, CellId
 from gapless.runtime.addresses import PORT, Address
 from gapless.runtime.backoff import Backoff
 from gapless.runtime.config import LogConfig
+from gapless.runtime.guard import AccessOptions
 from gapless.runtime.overlays import Overlay, load_overlay
 from gapless.runtime.ports import HeldPorts
+from gapless.runtime.principals import load_tokens, write_secret
 from gapless.runtime.process import Ready
 from gapless.runtime.toml import toml_text
+from gapless.wire import new_token
 
 __all__ = [
     "BrokerProcess",
@@ -176,16 +180,21 @@ class Supervisor:
         parameters: Mapping[str, bool | int] | None = None,
         log: LogConfig | None = None,
         audit: AuditOptions | None = None,
+        tokens: Path | None = None,
         restart: bool = True,
         places: Places = _Here(),  # noqa: B008  # it has no state
         on_event: Callable[[Happening], None] = _ignore,
     ) -> None:
-        """``port`` is that of the first broker, the others follow; 0 takes any that are free."""
+        """``port`` is that of the first broker, the others follow; 0 takes any that are free.
+
+        With ``tokens``, a file of principals, brokers let nobody in without a token.
+        """
         self.data = data.absolute()
         self._metrics = metrics
         self._parameters = dict(parameters or {})
         self._log = log or LogConfig()
         self._audit = audit
+        self._tokens = None if tokens is None else tokens.absolute()
         self._restart = restart
         self._places = places
         self._on_event = on_event
@@ -352,9 +361,17 @@ class Supervisor:
             )
         self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_text(self.overlay.to_toml())
+        if self._tokens is not None:
+            load_tokens(self._tokens)  # better said here than by every broker
+            if not self._secret.exists():
+                write_secret(self._secret, new_token())
         for broker in self.brokers:
             broker.directory.mkdir(mode=0o700, exist_ok=True)
             broker.config_path.write_text(self._config(broker, self._overlay_file(broker)))
+
+    @property
+    def _secret(self) -> Path:
+        return self.data / "broker.token"
 
     def _overlay_file(self, broker: BrokerProcess) -> str:
         """Return the overlay's file for a broker, which has its own if it sees others elsewhere."""
@@ -382,6 +399,9 @@ class Supervisor:
             directory = str(self._audit.path.absolute())
             chosen = msgspec.structs.replace(self._audit, directory=directory)
             values["audit"] = msgspec.to_builtins(chosen)
+        if self._tokens is not None:
+            access = AccessOptions(tokens=str(self._tokens), broker_token=str(self._secret))
+            values["access"] = msgspec.to_builtins(access)
         values["parameters"] = self._parameters
         return toml_text(values)
 

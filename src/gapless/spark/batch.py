@@ -36,7 +36,7 @@ def read_part(
     if not isinstance(partition, Part):
         return
     part = partition.part
-    pieces = read_range(part, wanted, options.on_release, options.deadline_s)
+    pieces = read_range(part, wanted, options.on_release, options.deadline_s, options.credentials)
     yield from Batches(columns).of(part.pubend, pieces)
 
 
@@ -92,7 +92,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return what tasks read, fixed when the query is planned."""
         options, bounds = self._options, self._bounds
-        network = Network(options.servers, options.deadline_s)
+        network = Network(options.servers, options.deadline_s, options.credentials)
         try:
             names = network.chosen(options.pubends)
             extents = {each: network.extent(each, self._wanted) for each in names}

@@ -22,8 +22,15 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from gapless.client.addresses import Address, parse_addresses
+from gapless.client.credentials import Credentials
 from gapless.client.link import refusal
-from gapless.core.errors import ConnectionLostError, DeadlineError, ProtocolError, RefusedError
+from gapless.core.errors import (
+    AuthenticationError,
+    ConnectionLostError,
+    DeadlineError,
+    ProtocolError,
+    RefusedError,
+)
 from gapless.messages.clients import ReadLog, ReadPart, Refused
 from gapless.wire import (
     CLIENT_REQUESTS,
@@ -32,6 +39,7 @@ from gapless.wire import (
     VERSIONS,
     Beat,
     Codec,
+    Farewell,
     Goodbye,
     Greeting,
     Introduce,
@@ -70,8 +78,14 @@ _NOTICES: Final[Codec[Part | Refused | Beat | Goodbye]] = Codec(Part | Refused |
 class Line:
     """Asks one of some brokers for parts of logs, and waits for the answers."""
 
-    def __init__(self, where: tuple[str, ...], deadline_s: float) -> None:
+    def __init__(
+        self,
+        where: tuple[str, ...],
+        deadline_s: float,
+        credentials: Credentials = Credentials(),  # noqa: B008 - it does not change
+    ) -> None:
         self._where = where
+        self._credentials = credentials
         self._all = parse_addresses(where)
         self._addresses: Iterator[Address] = cycle(self._all)
         self._deadline_s = deadline_s
@@ -146,11 +160,14 @@ class Line:
 
     def _dialled(self, seconds: float) -> socket.socket:
         """Return a connection to the next address, greeted."""
-        made = socket.create_connection(next(self._addresses), seconds)
+        address = next(self._addresses)
+        token = self._credentials.token_for(address)
+        made = socket.create_connection(address, seconds)
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            made.sendall(encode_greeting(Introduce(Role.CLIENT, f"spark-{uuid4().hex[:8]}")))
-            welcome = _checked(decode_greeting(bytes(_body(made))))
+            name = f"spark-{uuid4().hex[:8]}"
+            made.sendall(encode_greeting(Introduce(Role.CLIENT, name, token=token)))
+            welcome = _checked(decode_greeting(bytes(_body(made))), address)
         except BaseException:
             made.close()
             raise
@@ -158,7 +175,9 @@ class Line:
         return made
 
 
-def _checked(greeting: Greeting) -> Welcome:
+def _checked(greeting: Greeting, address: Address) -> Welcome:
+    if isinstance(greeting, Goodbye) and greeting.farewell is Farewell.NOT_AUTHENTICATED:
+        raise AuthenticationError(f"{address}: the broker says goodbye: {greeting.reason}")
     if not isinstance(greeting, Welcome) or greeting.version not in VERSIONS:
         raise ConnectionLostError(f"expected a welcome, got {greeting!r:.200}")
     return greeting

@@ -22,9 +22,11 @@ from uuid import uuid4
 import msgspec
 
 from gapless.client import Backoff, Session, connect
+from gapless.client.credentials import Credentials
 from gapless.client.portal import Portal
 from gapless.client.position import pubend_id
 from gapless.core.errors import (
+    AuthenticationError,
     DeadlineError,
     GaplessError,
     RefusedError,
@@ -82,8 +84,16 @@ class Extent(msgspec.Struct, frozen=True):
 class Caller:
     """A session with some brokers, in a thread of its own, whose calls wait."""
 
-    def __init__(self, where: Where, deadline_s: float, *, connect_s: float | None = None) -> None:
+    def __init__(
+        self,
+        where: Where,
+        deadline_s: float,
+        credentials: Credentials,
+        *,
+        connect_s: float | None = None,
+    ) -> None:
         self._where = where
+        self._credentials = credentials
         self._deadline_s = deadline_s
         self._connect_s = deadline_s if connect_s is None else connect_s
         self._portal = Portal()
@@ -101,6 +111,8 @@ class Caller:
             deadline=self._deadline_s,
             connect_deadline=self._connect_s,
             backoff=_BACKOFF,
+            token=self._credentials.token or None,
+            token_file=self._credentials.token_file or None,
         )
         await session.open()
         return session
@@ -159,8 +171,14 @@ class Caller:
 class Network:
     """Asks brokers on behalf of the driver."""
 
-    def __init__(self, servers: Where, deadline_s: float) -> None:
+    def __init__(
+        self,
+        servers: Where,
+        deadline_s: float,
+        credentials: Credentials = Credentials(),  # noqa: B008 - it does not change
+    ) -> None:
         self._servers = servers
+        self._credentials = credentials
         self._deadline_s = deadline_s
         self._callers: dict[Where, Caller] = {}
         self._brokers: dict[str, str] = {}
@@ -181,7 +199,7 @@ class Network:
         """Return a connection to one of some addresses, by default to any of the overlay."""
         key = where or self._servers
         if key not in self._callers:
-            self._callers[key] = Caller(key, self._deadline_s)
+            self._callers[key] = Caller(key, self._deadline_s, self._credentials)
         return self._callers[key]
 
     # --- pubends -------------------------------------------------------------------------------
@@ -250,7 +268,11 @@ class Network:
         if key not in self._callers and (looked is None or now - looked >= _LOOK_AGAIN_S):
             self._looked_at[server] = now
             try:
-                self._callers[key] = Caller(key, self._deadline_s, connect_s=self._look_s)
+                self._callers[key] = Caller(
+                    key, self._deadline_s, self._credentials, connect_s=self._look_s
+                )
+            except AuthenticationError:
+                raise  # nobody is away here: what this broker has would be left out in silence
             except GaplessError:
                 return None
         return self._callers.get(key)

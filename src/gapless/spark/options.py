@@ -10,14 +10,23 @@ from typing import Any, Final, Literal
 import msgspec
 
 from gapless.client.addresses import parse_addresses
+from gapless.client.credentials import Credentials
 from gapless.client.position import Position
 from gapless.client.starts import Start, begin_of
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError, UsageError, shortened
 from gapless.spark.columns import Column, parse_columns
 from gapless.spark.offsets import Offset
+from gapless.wire import token_fault
 
-__all__ = ["DEADLINE_S", "PARTITION_BYTES", "Options", "credentials_fault", "parse_options"]
+__all__ = [
+    "CREDENTIALS",
+    "DEADLINE_S",
+    "PARTITION_BYTES",
+    "Options",
+    "credentials_fault",
+    "parse_options",
+]
 
 DEADLINE_S: Final = 60.0
 """How long a broker may be away before a read fails, unless the user says otherwise. A broker that is
@@ -29,8 +38,12 @@ PARTITION_BYTES: Final = 33_554_432
 FILTERED_BYTES: Final = 134_217_728
 """The same where a broker filters: little of it comes, so more is small beside the start of a task."""
 
-_CREDENTIALS: Final = ("credential", "password", "secret", "token", "user", "apikey", "auth")
-"""What names of options have in them that other sources take to know their user."""
+CREDENTIALS: Final = frozenset({"token", "tokenfile"})
+"""Options that say who the user is, in small letters. Spark does not show what is in options of such names:
+``spark.redaction.regex`` has ``token`` in it."""
+
+_OTHERS: Final = ("credential", "password", "secret", "user", "apikey", "auth")
+"""What names of options have in them by which other sources know their user."""
 
 OnRelease = Literal["fail", "skip"]
 
@@ -54,6 +67,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The durable reader for which logs are kept."""
     on_release: OnRelease = "fail"
     deadline_s: float = DEADLINE_S
+    credentials: Credentials = Credentials()
+    """Who reads, to brokers that ask. A file is read where it is needed: by the driver and by every task."""
     push_down: bool = False
     """Whether brokers test predicates of a query; the DataFrame may then stand in one query, once."""
 
@@ -93,21 +108,25 @@ def parse_options(given: Mapping[str, str]) -> Options:
             found[field] = parse(text.strip())
         except (FilterError, ValueError) as error:
             raise UsageError(f"option {spelled}: {error}") from error
+    given_token, given_file = found.pop("token", None), found.pop("token_file", None)
+    if given_token and given_file:
+        raise UsageError("give the option tokenFile or the option token, not both")
+    found["credentials"] = Credentials.of(given_token, given_file)
     if "servers" not in found:
         raise UsageError("option servers is missing: gapless://host:port, several with commas")
     return Options(**found)
 
 
 def credentials_fault(name: str) -> str | None:
-    """Say that there are no credentials, if that is what an option seems to be.
+    """Say what to use, if an option seems to be for credentials of another kind.
 
     To take them and do nothing with them would look like protection.
     """
-    if not any(part in name.lower().replace("_", "") for part in _CREDENTIALS):
+    if not any(part in name.lower().replace("_", "") for part in (*_OTHERS, *CREDENTIALS)):
         return None
     return (
-        f"there is no option {name!r}: brokers ask for no credentials, so whoever reaches them may read "
-        "and write; keep strangers away from their network"
+        f"there is no option {name!r}: brokers that ask who reads or writes know it by a token; name the "
+        "file that has it with the option tokenFile"
     )
 
 
@@ -185,6 +204,19 @@ def _reader(text: str) -> str:
     return text
 
 
+def _token(text: str) -> str:
+    fault = token_fault(text)
+    if fault is not None:
+        raise ValueError(fault)
+    return text
+
+
+def _token_file(text: str) -> str:
+    if not text:
+        raise ValueError("name the file that has the token")
+    return text
+
+
 def _on_release(text: str) -> str:
     if text not in {"fail", "skip"}:
         raise ValueError(f"{shortened(text)!r} is neither 'fail' nor 'skip'")
@@ -222,6 +254,8 @@ _ALLOWED: Final[dict[str, tuple[str, str, Callable[[str], Any]]]] = {
         ("onRelease", "on_release", _on_release),
         ("deadline", "deadline_s", _seconds),
         ("pushDown", "push_down", _push_down),
+        ("token", "token", _token),
+        ("tokenFile", "token_file", _token_file),
     )
 }
 """By the name in small letters, as options do not mind: how it is spelled, its field, how it is read."""

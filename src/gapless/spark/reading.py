@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from time import monotonic, sleep
 from typing import Final
 
+from gapless.client.credentials import Credentials
 from gapless.client.position import pubend_id
 from gapless.core.errors import DeadlineError
 from gapless.core.ids import PubendId
@@ -31,14 +32,18 @@ _PAUSE_S: Final = 0.1
 
 
 def read_range(
-    part: Range, wanted: str, on_release: OnRelease, deadline_s: float
+    part: Range,
+    wanted: str,
+    on_release: OnRelease,
+    deadline_s: float,
+    credentials: Credentials = Credentials(),  # noqa: B008 - it does not change
 ) -> Iterator[Sequence[Pack]]:
     """Give what matches in a range, in order, in the packs in which it comes.
 
     The deadline is for each answer: a broker that goes away and comes back within it is waited for.
     """
     pubend = pubend_id(part.pubend)
-    line = Line(part.where, deadline_s)
+    line = Line(part.where, deadline_s, credentials)
     try:
         low, stalled = part.low, None
         line.ask(_request(pubend, wanted, low, part.high))

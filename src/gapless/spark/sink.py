@@ -36,17 +36,20 @@ from pyspark.sql.types import StructType
 
 from gapless.client import Backoff, Session, StagedPart, Stager, connect
 from gapless.client.portal import Portal
-from gapless.core.errors import GaplessError, UsageError
+from gapless.core.errors import AuthenticationError, GaplessError, UsageError
 from gapless.spark.shaping import Shape, events_of, shape_of
 from gapless.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BatchWriter", "StagedMessage", "StreamWriter"]
+__all__ = ["BatchWriter", "StagedMessage", "StreamWriter", "check_let_in"]
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
+
+LOOK_S: Final = 2.0
+"""How long a broker may take to say whether it lets a writer in, before anything is written."""
 
 DROP_S: Final = 5.0
 """How long an abort may take to drop what is staged; the broker drops it by itself in time."""
@@ -154,6 +157,8 @@ def _session(options: SinkOptions, deadline_s: float) -> Iterator[tuple[Portal, 
             deadline=deadline_s,
             connect_deadline=deadline_s,
             backoff=_BACKOFF,
+            token=options.credentials.token or None,
+            token_file=options.credentials.token_file or None,
         )
         portal.run(session.open())
         try:
@@ -162,6 +167,21 @@ def _session(options: SinkOptions, deadline_s: float) -> Iterator[tuple[Portal, 
             portal.run(session.close())
     finally:
         portal.stop()
+
+
+def check_let_in(options: SinkOptions) -> None:
+    """Raise if brokers will not let this writer in: better now than in every task.
+
+    Who is away now may be there when tasks are, which wait for it.
+    """
+    options.credentials.check()
+    try:
+        with _session(options, min(LOOK_S, options.deadline_s)):
+            pass
+    except AuthenticationError:
+        raise
+    except GaplessError:
+        return
 
 
 def _stage(

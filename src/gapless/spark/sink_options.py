@@ -7,15 +7,16 @@ from typing import Any, Final
 
 import msgspec
 
+from gapless.client.credentials import Credentials
 from gapless.client.position import Position
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError, UsageError, shortened
 from gapless.core.limits import SEQUENCE_MAX
-from gapless.spark.options import DEADLINE_S, credentials_fault, parse_options
+from gapless.spark.options import CREDENTIALS, DEADLINE_S, credentials_fault, parse_options
 
 __all__ = ["SinkOptions", "parse_sink_options"]
 
-_COMMON: Final = frozenset({"servers", "deadline"})
+_COMMON: Final = frozenset({"servers", "deadline"}) | CREDENTIALS
 """Options that mean the same when reading."""
 
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
@@ -31,6 +32,8 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[str, ...]
     """One URL for each broker."""
     deadline_s: float = DEADLINE_S
+    credentials: Credentials = Credentials()
+    """Who writes, to brokers that ask."""
     pubend: str | None = None
     """None: each row names its own."""
     attributes: tuple[str, ...] | None = None
@@ -50,7 +53,11 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Return the options of a write, or say which one is wrong and what it may be."""
     common = {name: text for name, text in given.items() if name.lower() in _COMMON}
     shared = parse_options(common)
-    found: dict[str, Any] = {"servers": shared.servers, "deadline_s": shared.deadline_s}
+    found: dict[str, Any] = {
+        "servers": shared.servers,
+        "deadline_s": shared.deadline_s,
+        "credentials": shared.credentials,
+    }
     for name, text in given.items():
         if name.lower() in _COMMON | _SPARKS_OWN:
             continue
@@ -74,7 +81,8 @@ def _unknown(name: str) -> str:
         return "format gapless has no path: name the stream with the option pubend"
     if name.lower() == "pubends":
         return "there is no option 'pubends' of a write; name one with the option pubend"
-    spelled = ", ".join(sorted(_COMMON | set(_ALLOWED)))
+    common = (_COMMON - CREDENTIALS) | {"token", "tokenFile"}
+    spelled = ", ".join(sorted(common | set(_ALLOWED)))
     return f"there is no option {name!r} of a write; there are {spelled}"
 
 

@@ -23,8 +23,8 @@ from gapless.core.errors import UsageError
 from gapless.spark.batch import BatchReader
 from gapless.spark.columns import STANDARD, TYPES, Column, Kind, check_names
 from gapless.spark.options import Options, parse_options
-from gapless.spark.sink import BatchWriter, StreamWriter
-from gapless.spark.sink_options import parse_sink_options
+from gapless.spark.sink import BatchWriter, StreamWriter, check_let_in
+from gapless.spark.sink_options import SinkOptions, parse_sink_options
 from gapless.spark.streaming import StreamReader
 
 __all__ = ["GaplessSource"]
@@ -53,6 +53,11 @@ class GaplessSource(DataSource):
         """What is read; a sink has options of its own."""
         return parse_options(self._given)
 
+    @cached_property
+    def _target(self) -> SinkOptions:
+        """What is written, and where."""
+        return parse_sink_options(self._given)
+
     @classmethod
     def name(cls) -> str:
         """Return what stands in ``format(…)``."""
@@ -74,11 +79,15 @@ class GaplessSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return what writes a batch."""
-        return BatchWriter(parse_sink_options(self._given), schema, overwrite)
+        made = BatchWriter(self._target, schema, overwrite)
+        check_let_in(self._target)
+        return made
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         """Return what writes a stream."""
-        return StreamWriter(parse_sink_options(self._given), schema, overwrite)
+        made = StreamWriter(self._target, schema, overwrite)
+        check_let_in(self._target)
+        return made
 
 
 def columns_of(schema: StructType) -> list[Column]:

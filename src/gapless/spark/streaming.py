@@ -58,7 +58,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _overlay(self) -> tuple[Network, Scout]:
         if self._network is None or self._scout is None:
             options = self._options
-            self._network = Network(options.servers, options.deadline_s)
+            self._network = Network(options.servers, options.deadline_s, options.credentials)
             self._scout = Scout(self._network, options.filter)
             if options.reader:
                 server = options.servers[0]

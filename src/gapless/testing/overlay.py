@@ -14,9 +14,12 @@ from gapless.core.errors import ClosedError, UsageError
 from gapless.core.ids import BrokerId
 from gapless.core.parameters import DEFAULTS, Parameters
 from gapless.runtime.addresses import Address
+from gapless.runtime.guard import AccessOptions
 from gapless.runtime.node import Node
 from gapless.runtime.overlays import overlay_of
+from gapless.runtime.principals import write_secret
 from gapless.runtime.settings import Settings
+from gapless.wire import new_token
 
 __all__ = ["Overlay", "SyncOverlay"]
 
@@ -27,7 +30,8 @@ class Overlay:
     ``topology`` is ``line:3``, ``star:5``, ``tree:2x3`` or the name of a file; brokers are b1, b2, …
     In cells of several, as in ``line:3x2``, they are b1a, b1b, b2a, …
     With ``on_disk=False`` nothing is written, which is quicker, and a broker that is started again
-    remembers nothing. With ``audit`` brokers write down there what they publish and deliver.
+    remembers nothing. With ``audit`` brokers write down there what they publish and deliver. With
+    ``tokens``, a file that ``gapless token new`` has made, they let nobody in without a token.
     """
 
     def __init__(
@@ -37,8 +41,10 @@ class Overlay:
         parameters: Parameters = DEFAULTS,
         on_disk: bool = True,
         audit: AuditOptions | str | Path | None = None,
+        tokens: str | Path | None = None,
     ) -> None:
         self._overlay = overlay_of(topology)
+        self._tokens = tokens
         self._audit = None if audit is None else AuditOptions.of(audit)
         self._parameters = parameters
         self._on_disk = on_disk
@@ -71,7 +77,8 @@ class Overlay:
         return self._nodes[name]
 
     async def __aenter__(self) -> Self:
-        self._directory = TemporaryDirectory(prefix="gapless-") if self._on_disk else None
+        if self._on_disk or self._tokens is not None:
+            self._directory = TemporaryDirectory(prefix="gapless-")
         try:
             for name in self.brokers:
                 await self._start(name, Address())
@@ -89,19 +96,28 @@ class Overlay:
         await self.stop()
 
     async def _start(self, name: BrokerId, listen: Address) -> None:
-        data = None if self._directory is None else Path(self._directory.name) / name
+        home = None if self._directory is None else Path(self._directory.name)
         settings = Settings(
             name=name,
             overlay=self._overlay,
-            data=data,
+            data=home / name if home is not None and self._on_disk else None,
             listen=listen,
             parameters=self._parameters,
             audit=self._audit,
+            access=None if home is None else self._access(home),
         )
         node = Node(settings, addresses=self._addresses)
         await node.start()
         self._nodes[name] = node
         self._addresses[name] = node.address
+
+    def _access(self, home: Path) -> AccessOptions | None:
+        if self._tokens is None:
+            return None
+        secret = home / "broker.token"
+        if not secret.exists():
+            write_secret(secret, new_token())
+        return AccessOptions(tokens=str(self._tokens), broker_token=str(secret))
 
     async def stop(self) -> None:
         """Stop all brokers and forget everything."""
@@ -139,8 +155,11 @@ class SyncOverlay:
         parameters: Parameters = DEFAULTS,
         on_disk: bool = True,
         audit: AuditOptions | str | Path | None = None,
+        tokens: str | Path | None = None,
     ) -> None:
-        self._overlay = Overlay(topology, parameters=parameters, on_disk=on_disk, audit=audit)
+        self._overlay = Overlay(
+            topology, parameters=parameters, on_disk=on_disk, audit=audit, tokens=tokens
+        )
         self._portal: Portal | None = None
 
     @property

@@ -15,6 +15,7 @@ cannot be read closes the connection it came on and nothing else (:class:`Protoc
 - :mod:`.frames`: lengths, and cutting a stream of bytes into bodies
 - :mod:`.greeting`: who is there, which version both speak, and why a connection ends
 - :mod:`.codec`: messages to frames, bodies to messages
+- :mod:`.tokens`: secrets by which the side that dials is known
 - :mod:`.parts`: packets between brokers that are larger than a frame
 
 The version of the protocol between brokers is checked again inside their session (R1): a greeting
@@ -43,6 +44,7 @@ from gapless.wire.greeting import (
     common_version,
 )
 from gapless.wire.parts import Assembler, Part
+from gapless.wire.tokens import digest_of, new_token, read_tokens, token_fault
 
 __all__ = [
     "CLIENT_NOTICES",
@@ -64,5 +66,9 @@ __all__ = [
     "Welcome",
     "common_version",
     "decode_greeting",
+    "digest_of",
     "encode_greeting",
+    "new_token",
+    "read_tokens",
+    "token_fault",
 ]

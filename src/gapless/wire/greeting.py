@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -50,6 +50,10 @@ class Farewell(IntEnum):
     """Nothing was heard for too long."""
     DONE = 7
     """The side that says it has all it wanted."""
+    NOT_AUTHENTICATED = 8
+    """No token came, or none that is taken here: coming back with the same will not help."""
+    NOT_NOW = 9
+    """The broker cannot tell at the moment who may come in: come back later, or go to another."""
 
 
 class Introduce(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -61,6 +65,17 @@ class Introduce(msgspec.Struct, frozen=True, array_like=True, tag=True):
     versions: tuple[int, ...] = VERSIONS
     overlay: str = ""
     """Of a broker, the overlay that it belongs to."""
+    token: str = ""
+    """The secret by which it is known; empty if it has none."""
+
+    def __repr__(self) -> str:
+        """Show all but the token: what is shown ends in logs and in errors."""
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"Introduce({shown})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        shown = {name: getattr(self, name) for name in self.__struct_fields__}
+        return [*{**shown, "token": "…" if self.token else ""}.items()]
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=True):

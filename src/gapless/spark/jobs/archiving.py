@@ -104,6 +104,7 @@ def archive(
     partition_bytes: int | None = None,
     on_release: OnRelease = "fail",
     deadline_s: float = DEADLINE_S,
+    token_file: str | Path | None = None,
     compact: bool = True,
     keep_s: float = KEEP_S,
     watch: Callable[[Progress], None] | None = None,
@@ -114,7 +115,8 @@ def archive(
     is interrupted (KeyboardInterrupt), which is its ordinary end. ``reader`` names a durable reader, for
     which brokers keep their logs until they are archived. What was released before it was archived is an
     error, or with ``on_release="skip"`` left out and counted. ``events_max`` bounds a batch,
-    ``partition_bytes`` what a task reads of a log, and ``deadline_s`` how long a broker may be away.
+    ``partition_bytes`` what a task reads of a log, and ``deadline_s`` how long a broker may be away. Brokers
+    that ask who reads are shown the token in ``token_file``, which the driver and every executor have.
     """
     store = Store(path)
     asked = Manifest(filter=str(Filter(filter)), pubends=tuple(sorted(set(pubends))))
@@ -128,6 +130,7 @@ def archive(
         **({"partitionBytes": str(partition_bytes)} if partition_bytes is not None else {}),
         **({"pubends": ",".join(asked.pubends)} if asked.pubends else {}),
         **({"reader": reader} if reader else {}),
+        **({"tokenFile": str(token_file)} if token_file is not None else {}),
     }
     parse_options(options)  # what is wrong is said before anything is begun
     _open(store, asked)

@@ -26,7 +26,7 @@ __all__ = ["FACTS", "NothingEndedError", "directories_of", "facts_at", "kept_fac
 
 FACTS: Final = (
     "kind string, run string, place long, visit string, pubend string, tick long, "
-    "publisher string, sequence long, attributes binary, control binary"
+    "publisher string, sequence long, attributes binary, control binary, principal string"
 )
 """The columns of :class:`~gapless.audit.facts.Fact`, as Spark writes schemas."""
 
@@ -146,7 +146,7 @@ def _batches(facts: Iterable[Fact]) -> Batches:
 
     kinds: list[Any] = [
         *(pa.string(), pa.string(), pa.int64(), pa.string(), pa.string(), pa.int64()),
-        *(pa.string(), pa.int64(), pa.binary(), pa.binary()),
+        *(pa.string(), pa.int64(), pa.binary(), pa.binary(), pa.string()),
     ]
     source = iter(facts)
     while rows := [*islice(source, _ROWS)]:

@@ -10,6 +10,8 @@ Who is owed what is computed from what brokers published and from the timelines 
 - *spurious*: came and does not match the filter that governs there, is before the start, was never
   published, or is not what was published.
 - *in flight*: owed, did not come, and may still come or have come.
+- *unauthorised*: published by, or sent to, somebody whom the rules that were given do not allow it
+  (:mod:`.permitting`).
 - *unjudged*: came, and nobody can know whether it should have: it was published before the log begins, or
   what it has is written down nowhere.
 """
@@ -23,11 +25,21 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gapless.audit.facts import Control
-from gapless.audit.timelines import Log, Subscription, logs_of, subscriptions_of
+from gapless.audit.timelines import (
+    Log,
+    Subscription,
+    logs_of,
+    readings_of,
+    recipients_of,
+    subscriptions_of,
+)
 from gapless.core.errors import UsageError
 from gapless.spark.jobs.audit_logs import facts_at, kept_facts
+from gapless.spark.jobs.audit_reports import AuditReport, AuditRow, LogReport
 from gapless.spark.jobs.horizons import Horizon, looked_up, unlogged
 from gapless.spark.jobs.owing import OWED, debts_of, owed_writer
+from gapless.spark.jobs.permitting import Ruled, ruled
+from gapless.spark.jobs.rights import Rights, load_rights
 from gapless.spark.jobs.shipping import ready_executors
 
 if TYPE_CHECKING:
@@ -59,72 +71,6 @@ _UNDESCRIBED: Final = "told IS NULL AND attributes IS NULL"
 _OWED_EVENT: Final = ["sub", "pubend", "tick"]
 
 
-class AuditRow(msgspec.Struct, kw_only=True):
-    """What is to be said of one subscription, or of all."""
-
-    subscription: str
-    side: str = ""
-    """Whose log counts: the client's, or that of brokers."""
-    owed: int = 0
-    delivered: int = 0
-    lost: int = 0
-    duplicates: int = 0
-    out_of_order: int = 0
-    spurious: int = 0
-    gaps: int = 0
-    """Told gaps; what falls into them is not lost."""
-    in_flight: int = 0
-    repeated: int = 0
-    """Came again as it was not acknowledged, or was sought."""
-    unjudged: int = 0
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing is wrong."""
-        found = (self.lost, self.duplicates, self.out_of_order, self.spurious, self.gaps)
-        return not any(found)
-
-
-class LogReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One life of a writer."""
-
-    side: str
-    name: str
-    cell: str
-    began_us: int
-    seen_us: int
-    is_closed: bool
-    """Whether it ended in order; else it runs, or crashed."""
-    is_whole: bool
-    """Whether all its segments are there."""
-
-
-class AuditReport(msgspec.Struct, kw_only=True):
-    """The whole result."""
-
-    published: int
-    unsure: int
-    """Published events of which nobody knows whether they are on disk: their broker died meanwhile."""
-    unlogged: int
-    """Acknowledged to a publisher, and not in the log of the broker."""
-    given: int | None
-    """How many of the published are among the events that were given; None if none were given."""
-    undescribed: int
-    """Published, and what they have is neither in a log nor among the events: who is owed them is not
-    known, so they are not judged."""
-    undescribed_first: list[str]
-    """A few of them."""
-    rows: list[AuditRow]
-    total: AuditRow
-    examples: list[str]
-    logs: list[LogReport]
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether every promise was kept."""
-        return self.total.is_clean and not self.unlogged
-
-
 def audit(
     spark: SparkSession,
     paths: Sequence[str | Path],
@@ -132,6 +78,7 @@ def audit(
     tail_s: float = TAIL_S,
     state: Path | None = None,
     events: DataFrame | None = None,
+    rights: Rights | str | Path | None = None,
     examples: int = EXAMPLES,
 ) -> AuditReport:
     """Return what audit logs say of promises that were kept and broken.
@@ -140,21 +87,28 @@ def audit(
     that is kept from one call to the next, each segment is read once, when it has ended. ``events`` are
     streams as they are (``format("gapless")``), or an archive of them: what was published is then taken
     from there, and from the log where they lack it. They are needed where publications were written down
-    without attributes.
+    without attributes. With ``rights``, rules or the file that has them, it is judged too who published and
+    who was sent what; they are held against the whole log.
     """
+    rules = rights if rights is None or isinstance(rights, Rights) else load_rights(rights)
     if events is not None and (missing := {*_EVENT, "attributes"} - {*events.columns}):
         raise UsageError(f"the events have no column {', '.join(sorted(missing))}")
     ready_executors(spark)
     facts = facts_at(spark, paths) if state is None else kept_facts(spark, paths, state)
     facts = facts.persist()
     try:
-        return _audited(spark, facts, round(tail_s * 1_000_000), events, examples)
+        return _audited(spark, facts, round(tail_s * 1_000_000), events, rules, examples)
     finally:
         facts.unpersist()
 
 
 def _audited(
-    spark: SparkSession, facts: DataFrame, tail_us: int, events: DataFrame | None, examples: int
+    spark: SparkSession,
+    facts: DataFrame,
+    tail_us: int,
+    events: DataFrame | None,
+    rights: Rights | None,
+    examples: int,
 ) -> AuditReport:
     rows = facts.where("kind = 'c'").select("control").toArrow().column("control").to_pylist()
     decode = msgspec.msgpack.Decoder(Control).decode
@@ -169,13 +123,26 @@ def _audited(
     judged = _judged(_receipts(spark, facts, subscriptions), owed, subscriptions).persist()
     try:
         described = _description(published, are_given=events is not None)
-        return _report(
+        found = _report(
             judged, facts, published, Horizon(facts, logs), subscriptions, logs, examples, described
         )
+        if rights is not None:
+            sent = recipients_of(controls), readings_of(controls)
+            _add(found, ruled(facts, published, *sent, rights, examples))
+        return found
     finally:
         judged.unpersist()
         published.unpersist()
         shared.destroy()
+
+
+def _add(report: AuditReport, found: Ruled) -> None:
+    """Tell of rights, too."""
+    report.rights = found.report
+    report.total.unauthorised = found.report.unauthorised_deliveries
+    for row in report.rows:
+        row.unauthorised = found.by_subscription.get(row.subscription, 0)
+    report.examples += found.examples
 
 
 class _Description(msgspec.Struct, frozen=True):
@@ -345,6 +312,7 @@ def _report(
         given=described.given,
         undescribed=described.undescribed,
         undescribed_first=described.undescribed_first,
+        rights=None,
         rows=rows,
         total=total,
         examples=_examples(judged, subscriptions, total, examples),

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from gapless.core.errors import (
+    AuthenticationError,
     ConnectionLostError,
     DeadlineError,
     GaplessError,
@@ -24,6 +25,7 @@ _SAID: Final = re.compile(r"^(?:\[.*?\] )?(?:[\w.]+\.)?(\w+Error): (.+)$", re.MU
 _OURS: Final[dict[str, type[GaplessError]]] = {
     each.__name__: each
     for each in (
+        AuthenticationError,
         ConnectionLostError,
         DeadlineError,
         OutcomeUnknownError,

@@ -1,0 +1,178 @@
+"""The guard: says who a newcomer is, by the token that it shows.
+
+Clients are known by a file of principals (:mod:`.principals`), brokers of the overlay by a secret that
+all of them have. Both files are looked at with every connection and read when they have changed. While
+one cannot be read, nobody new is let in by it: what it said before may be what was to be revoked. Who is
+there stays.
+
+Only the door is guarded. What a principal may do is not decided here, and is not decided anywhere yet.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hmac
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from gapless.core.errors import UsageError
+from gapless.core.limits import TOKEN_CHARACTERS_MAX
+from gapless.runtime.logs import Voice
+from gapless.runtime.principals import TokenEntry, entry_of, load_tokens
+from gapless.wire import Farewell, digest_of, read_tokens
+
+__all__ = ["BROKER_TOKENS_MAX", "AccessOptions", "Denial", "Guard"]
+
+BROKER_TOKENS_MAX: Final = 4
+"""Secrets of brokers in their file: the one that is shown and, while it is exchanged, others."""
+
+_HOW: Final = "token=, token_file=, GAPLESS_TOKEN_FILE or --token-file"
+
+T = TypeVar("T")
+
+
+class AccessOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether a broker asks who others are."""
+
+    tokens: str = ""
+    """The file of principals; without it nobody is asked."""
+    broker_token: str = ""
+    """The file with the secret that brokers of this overlay show each other."""
+
+    def __post_init__(self) -> None:
+        """Refuse what says nothing: it would look like protection."""
+        if not (self.tokens or self.broker_token):
+            raise ValueError("name a file of tokens, or leave [access] out")
+
+
+class Denial(msgspec.Struct, frozen=True):
+    """Somebody is not let in, and why."""
+
+    farewell: Farewell
+    reason: str
+
+
+class _Watched(Generic[T]):
+    """What a file says now."""
+
+    def __init__(self, path: Path, read: Callable[[Path], T], voice: Voice) -> None:
+        self._path = path
+        self._read = read
+        self._voice = voice
+        self._seen = _state(path)
+        self._content: T | None = read(path)
+
+    def now(self) -> T | None:
+        """Return what it says, None if it cannot be read."""
+        seen = _state(self._path)
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._content = self._read(self._path)
+                self._voice.info("tokens are read again", file=self._path)
+            except UsageError as error:
+                self._content = None
+                self._voice.error(
+                    "tokens cannot be read, nobody new is let in by them", reason=str(error)
+                )
+        return self._content
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """Return what changes when a file does."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        return (error.errno or 0,)
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+class Guard:
+    """Knows principals by their tokens."""
+
+    def __init__(
+        self, options: AccessOptions, voice: Voice, clock: Callable[[], dt.datetime] = _now
+    ) -> None:
+        """UsageError if a file cannot be read now."""
+        self._clock = clock
+        self._tokens: _Watched[list[TokenEntry]] | None = None
+        self._secrets: _Watched[tuple[str, ...]] | None = None
+        if options.tokens:
+            self._tokens = _Watched(Path(options.tokens), load_tokens, voice)
+        if options.broker_token:
+            self._secrets = _Watched(Path(options.broker_token), _read_secrets, voice)
+
+    @property
+    def asks(self) -> bool:
+        """Whether nobody comes in without a token."""
+        return self._tokens is not None
+
+    @property
+    def own_token(self) -> str:
+        """What this broker shows to others."""
+        secrets = None if self._secrets is None else self._secrets.now()
+        return secrets[0] if secrets else ""
+
+    def client(self, token: str) -> str | Denial:
+        """Return the principal of a client."""
+        if self._tokens is None:
+            return ""
+        entries = self._tokens.now()
+        if entries is None:
+            return _not_now()
+        if not token:
+            return _denied(f"this broker asks who you are, and no token came: give one with {_HOW}")
+        entry = entry_of(token, entries) if len(token) <= TOKEN_CHARACTERS_MAX else None
+        if entry is None:
+            return _denied(
+                "this broker does not know your token: it was removed, or is mistyped, or is of "
+                "another overlay"
+            )
+        if entry.is_expired(self._clock()):
+            assert entry.expires is not None
+            when = entry.expires.isoformat()
+            return _denied(
+                f"your token expired at {when}: have a new one made for {entry.principal}"
+            )
+        return entry.principal
+
+    def broker(self, token: str) -> Denial | None:
+        """Say why somebody is not taken for a broker of the overlay; None if it is."""
+        if self._tokens is None:
+            return None
+        if self._secrets is None:
+            return _denied("this broker has no secret to know others by: set broker_token here")
+        secrets = self._secrets.now()
+        if secrets is None:
+            return _not_now()
+        if not token:
+            return _denied("brokers show a token here: give the one that dials a broker_token")
+        if len(token) > TOKEN_CHARACTERS_MAX or not _is_among(token, secrets):
+            return _denied("this is no token of brokers here: give both the same broker_token")
+        return None
+
+
+def _read_secrets(path: Path) -> tuple[str, ...]:
+    return read_tokens(path, most=BROKER_TOKENS_MAX)
+
+
+def _is_among(token: str, secrets: Sequence[str]) -> bool:
+    digest, found = digest_of(token), False
+    for each in secrets:
+        found |= hmac.compare_digest(digest, digest_of(each))
+    return found
+
+
+def _denied(reason: str) -> Denial:
+    return Denial(Farewell.NOT_AUTHENTICATED, reason)
+
+
+def _not_now() -> Denial:
+    return Denial(Farewell.NOT_NOW, "this broker cannot read its tokens now; its log says why")

@@ -1,0 +1,165 @@
+"""Rights as an auditor states them: who may publish and who may get what.
+
+A file in TOML. A rule names a principal, a group or everybody (``*``), what is meant by it, and a filter;
+without a filter it is for all events::
+
+    allow = [
+        ["feed", "publish"],
+        ["traders", "subscribe", "exchange = 'NYSE'"],
+        ["*", "subscribe", "public = TRUE"],
+    ]
+    deny = [["bob", "subscribe", "symbol = 'IBM'"]]
+
+    [groups]
+    traders = ["alice", "bob"]
+
+What no rule allows is not allowed. What a rule denies is not allowed either, whatever another one allows.
+Somebody whom a broker did not ask for a token has no name, and only the rules for everybody are his. Brokers
+do not know these rules: they are what is held against what brokers have written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from gapless.content.filter import Filter
+from gapless.core.errors import FilterError, UsageError, shortened
+
+__all__ = ["EVERYBODY", "Right", "Rights", "Rulings", "load_rights"]
+
+EVERYBODY: Final = "*"
+
+Right = Literal["publish", "subscribe"]
+_RIGHTS: Final[tuple[Right, ...]] = ("publish", "subscribe")
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What may stand in the file."""
+
+    allow: list[list[str]] = []
+    deny: list[list[str]] = []
+    groups: dict[str, list[str]] = {}
+
+
+class Rule(NamedTuple):
+    """What somebody may do, or may not."""
+
+    principal: str
+    right: Right
+    filter: str
+
+
+class _Lists(NamedTuple):
+    """The filters of rules for one principal and one right, by their places."""
+
+    allowed: frozenset[int]
+    denied: frozenset[int]
+
+
+class Rulings(msgspec.Struct, frozen=True):
+    """Rules in the form that tasks use."""
+
+    texts: tuple[str, ...]
+    """Filters, each once."""
+    named: dict[tuple[str, str], _Lists]
+    """By principal and right, for all who are named by a rule or a group."""
+    others: dict[str, _Lists]
+    """By right, for all others."""
+
+    def allow(self, principal: str, right: Right, matching: Iterable[int]) -> bool:
+        """Say whether an event is allowed, by the filters that match it."""
+        lists = self.named.get((principal, right)) or self.others[right]
+        return not lists.allowed.isdisjoint(matching) and lists.denied.isdisjoint(matching)
+
+
+class Rights(msgspec.Struct, frozen=True):
+    """Rules, checked.
+
+    >>> rights = Rights.of([["alice", "publish"]], [["alice", "publish", "secret = TRUE"]])
+    >>> rights.count
+    2
+    """
+
+    allowing: tuple[Rule, ...]
+    denying: tuple[Rule, ...]
+    groups: dict[str, tuple[str, ...]]
+
+    @classmethod
+    def of(
+        cls,
+        allow: Iterable[Sequence[str]] = (),
+        deny: Iterable[Sequence[str]] = (),
+        groups: Mapping[str, Iterable[str]] | None = None,
+    ) -> Rights:
+        """Return rules; UsageError names the one that cannot be."""
+        members = {name: tuple(each) for name, each in (groups or {}).items()}
+        for name, inside in members.items():
+            wrong = next((each for each in inside if each in members or each == EVERYBODY), None)
+            if name == EVERYBODY or wrong is not None:
+                raise UsageError(
+                    f"the group {shortened(name)} has {shortened(wrong or name)}: a group has a name of its "
+                    "own, and its members are principals"
+                )
+        return cls(
+            tuple(_rule("allow", place, each) for place, each in enumerate(allow)),
+            tuple(_rule("deny", place, each) for place, each in enumerate(deny)),
+            members,
+        )
+
+    @property
+    def count(self) -> int:
+        """How many rules there are."""
+        return len(self.allowing) + len(self.denying)
+
+    def rulings(self) -> Rulings:
+        """Return them in the form that tasks use."""
+        rules = (*self.allowing, *self.denying)
+        places = {text: place for place, text in enumerate(dict.fromkeys(r.filter for r in rules))}
+
+        def lists(names: frozenset[str], right: Right) -> _Lists:
+            def of(some: tuple[Rule, ...]) -> frozenset[int]:
+                mine = (each for each in some if each.principal in names and each.right == right)
+                return frozenset(places[each.filter] for each in mine)
+
+            return _Lists(of(self.allowing), of(self.denying))
+
+        everybody = frozenset({EVERYBODY})
+        known = {rule.principal for rule in rules} - everybody - self.groups.keys()
+        known.update(each for inside in self.groups.values() for each in inside)
+        named: dict[tuple[str, str], _Lists] = {}
+        for principal in known:
+            groups = {name for name, inside in self.groups.items() if principal in inside}
+            for right in _RIGHTS:
+                named[principal, right] = lists(everybody | groups | {principal}, right)
+        others: dict[str, _Lists] = {right: lists(everybody, right) for right in _RIGHTS}
+        return Rulings(tuple(places), named, others)
+
+
+def _rule(kind: str, place: int, given: Sequence[str]) -> Rule:
+    where = f"rule {place + 1} of {kind}"
+    if isinstance(given, str) or not 2 <= len(given) <= 3:
+        raise UsageError(f'{where} must be ["principal", "publish" or "subscribe", "filter"]')
+    principal, right = given[0], next((each for each in _RIGHTS if each == given[1]), None)
+    if not principal:
+        raise UsageError(f"{where} names nobody; for everybody write {EVERYBODY!r}")
+    if right is None:
+        raise UsageError(f"{where}: {shortened(given[1])!r} is neither 'publish' nor 'subscribe'")
+    try:
+        return Rule(principal, right, str(Filter(given[2] if len(given) == 3 else "TRUE")))
+    except FilterError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+def load_rights(path: str | Path) -> Rights:
+    """Read a file of rules."""
+    from gapless.runtime.toml import read_toml  # tasks need none of it
+
+    found = read_toml(Path(path), _File)
+    try:
+        return Rights.of(found.allow, found.deny, found.groups)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error

@@ -1,0 +1,249 @@
+"""Clients of brokers that ask who they are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+import gapless
+from gapless.client.addresses import Address
+from gapless.client.credentials import Credentials
+from gapless.core.limits import TOKEN_CHARACTERS_MAX
+from gapless.errors import AuthenticationError, ConnectionLostError, UsageError
+from gapless.runtime.principals import remove_tokens
+from gapless.testing import Overlay, SyncOverlay
+from gapless.wire import Farewell, Goodbye, new_token, read_tokens
+from tests.client.running import soon, story
+from tests.client.scripted import ScriptedBroker, Visit
+from tests.tokens import Principals
+
+SESAME = "sesame"
+QUICK = gapless.Backoff(first_s=0.002, longest_s=0.02)
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GAPLESS_TOKEN", "GAPLESS_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def principals(tmp_path: Path) -> Principals:
+    return Principals(tmp_path, "alice", "bob")
+
+
+async def knock(url: str, **options: str | Path) -> None:
+    async with gapless.connect(url, backoff=QUICK, **options):  # type: ignore[arg-type]
+        pass
+
+
+@story
+async def test_a_client_comes_in_with_a_token_its_file_or_the_environment(
+    principals: Principals,
+) -> None:
+    token, path = principals["alice"], principals.file_of("alice")
+    async with Overlay(on_disk=False, tokens=principals.path) as overlay:
+        await knock(overlay.url(), token=token)
+        await knock(overlay.url(), token_file=path)
+        await knock(overlay.url(), token_file=str(path))
+        for name, value in (("GAPLESS_TOKEN", token), ("GAPLESS_TOKEN_FILE", str(path))):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv(name, value)
+                await knock(overlay.url())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GAPLESS_TOKEN", new_token())
+            await knock(overlay.url(), token=token)
+            with pytest.raises(AuthenticationError):
+                await knock(overlay.url())
+
+
+def test_the_client_without_an_event_loop_does_too(principals: Principals) -> None:
+    with SyncOverlay(on_disk=False, tokens=principals.path) as overlay:
+        with gapless.connect_sync(overlay.url(), token=principals["alice"]) as session:
+            assert session.broker == "b1"
+        with gapless.connect_sync(overlay.url(), token_file=principals.file_of("bob")):
+            pass
+        with (
+            pytest.raises(AuthenticationError, match="no token came"),
+            gapless.connect_sync(overlay.url()),
+        ):
+            pass
+
+
+@story
+async def test_who_is_not_let_in_is_told_so_at_once_and_does_not_try_in_vain(
+    principals: Principals,
+) -> None:
+    wrong = new_token()
+    async with Overlay(on_disk=False, tokens=principals.path) as overlay:
+        for token in (None, wrong):
+            before = overlay.node("b1").door.refused
+            with pytest.raises(AuthenticationError) as caught:
+                # without a deadline: one that tried again would never end
+                async with gapless.connect(overlay.url(), connect_deadline=None, token=token):
+                    pass
+            assert overlay.node("b1").door.refused == before + 1
+            assert wrong not in str(caught.value)
+
+
+@story
+async def test_one_broker_that_does_not_know_a_token_yet_does_not_keep_a_client_from_another() -> (
+    None
+):
+    def deny(visit: Visit) -> None:
+        visit.greet(Goodbye(Farewell.NOT_AUTHENTICATED, "not known here"))
+
+    async with ScriptedBroker("b1") as first, ScriptedBroker("b2") as second:
+        first.greet = deny
+        async with gapless.connect([first.url, second.url], backoff=QUICK, token=SESAME) as session:
+            assert session.broker == "b2"
+        second.greet = deny
+        with pytest.raises(AuthenticationError, match="not known here"):
+            await knock(f"{first.url},{second.url.removeprefix('gapless://')}", token=SESAME)
+
+
+@story
+async def test_while_a_broker_cannot_read_its_tokens_a_client_tries_again(
+    principals: Principals,
+) -> None:
+    sound = principals.path.read_text()
+    async with Overlay(on_disk=False, tokens=principals.path) as overlay:
+        principals.path.write_text("[[tokens")
+        with pytest.raises(ConnectionLostError, match="cannot read its tokens"):
+            async with gapless.connect(
+                overlay.url(), token=principals["alice"], connect_deadline=0.2, backoff=QUICK
+            ):
+                pass
+        opening = asyncio.create_task(knock(overlay.url(), token=principals["alice"]))
+        refused = overlay.node("b1").door.refused
+        await soon(lambda: overlay.node("b1").door.refused > refused + 1)
+        principals.path.write_text(sound)
+        await opening
+
+
+@story
+async def test_a_token_that_is_removed_ends_a_session_when_it_has_to_connect_again(
+    principals: Principals,
+) -> None:
+    async with Overlay(tokens=principals.path) as overlay:
+        async with (
+            gapless.connect(overlay.url(), token=principals["alice"], backoff=QUICK) as session,
+            session.publisher("quotes") as publisher,
+            session.subscribe("n > 0") as events,
+        ):
+            await publisher.publish({"n": 1})
+            assert (await events.get()).attributes["n"] == 1
+            remove_tokens(principals.path, "alice")
+            await publisher.publish({"n": 2})
+            assert (await events.get()).attributes["n"] == 2
+            await overlay.restart("b1")
+            with pytest.raises(AuthenticationError, match="does not know your token"):
+                await events.get()
+            with pytest.raises(AuthenticationError, match="does not know your token"):
+                await publisher.publish({"n": 3})
+
+
+@story
+async def test_a_token_file_is_read_anew_for_every_connection(principals: Principals) -> None:
+    path = principals.file_of("alice")
+    async with Overlay(tokens=principals.path) as overlay:
+        async with (
+            gapless.connect(overlay.url(), token_file=path, backoff=QUICK) as session,
+            session.publisher("quotes") as publisher,
+        ):
+            await publisher.publish({"n": 1})
+            remove_tokens(principals.path, "alice")
+            path.write_text(principals["bob"] + "\n")
+            await overlay.restart("b1")
+            await publisher.publish({"n": 2})
+
+
+@story
+async def test_an_overlay_with_tokens_carries_events_through_a_crash_and_a_fail_over(
+    principals: Principals,
+) -> None:
+    async with Overlay("line:2x2", tokens=principals.path) as overlay:
+        async with (
+            gapless.connect(overlay.url("b1a"), token=principals["alice"], backoff=QUICK) as near,
+            gapless.connect(
+                overlay.url("b2a", "b2b"), token=principals["bob"], backoff=QUICK, flee_after=0.05
+            ) as far,
+            near.publisher("quotes") as publisher,
+            far.subscribe("n >= 0", durable="desk", start="earliest") as events,
+        ):
+            await soon(lambda: "quotes" in events.position)
+            for n in range(30):
+                await publisher.publish({"n": n})
+                if n == 10:
+                    await overlay.restart("b1a")
+                if n == 20:
+                    await overlay.kill("b2a")
+            assert [(await events.get()).attributes["n"] for _ in range(30)] == [*range(30)]
+
+
+# --- what can be no token ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", ["", "two words", "ü", "a\nb", "x" * (TOKEN_CHARACTERS_MAX + 1)])
+def test_what_can_be_no_token_is_refused_and_not_quoted(tmp_path: Path, token: str) -> None:
+    with pytest.raises(UsageError, match="token") as caught:
+        gapless.connect("gapless://127.0.0.1", token=token)
+    assert not token or token not in str(caught.value)
+    path = tmp_path / "token"
+    path.write_text(token)
+    with pytest.raises(UsageError, match="token") as caught:
+        read_tokens(path)
+    assert str(path) in str(caught.value)
+    assert not token.strip() or token not in str(caught.value)
+
+
+def test_a_token_and_a_file_of_one_are_not_given_together(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not both"):
+        gapless.connect("gapless://127.0.0.1", token=SESAME, token_file=tmp_path)
+
+
+@story
+async def test_a_file_that_is_not_there_is_said_before_anything_is_dialled(tmp_path: Path) -> None:
+    async with ScriptedBroker() as broker:
+        with pytest.raises(UsageError, match="nowhere cannot be read"):
+            await knock(broker.url, token_file=tmp_path / "nowhere")
+        assert not broker.visits
+
+
+# --- secrets -------------------------------------------------------------------------------------------
+
+
+@story
+async def test_no_token_is_in_what_a_session_shows_or_says(
+    principals: Principals, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = principals["alice"]
+    with caplog.at_level(logging.DEBUG):
+        async with (
+            Overlay(on_disk=False, tokens=principals.path) as overlay,
+            gapless.connect(overlay.url(), token=token) as session,
+        ):
+            shown = [repr(session), repr(session._options), repr(session.main)]
+            shown.append(repr(session.main._connection))
+    shown += [repr(Credentials(token=token)), str(Credentials(token=token))]
+    shown += [f"{each.getMessage()} {vars(each)}" for each in caplog.records]
+    assert not [each for each in shown if token in each]
+    assert pickle.loads(pickle.dumps(Credentials(token=token))).token == token
+
+
+def test_a_token_that_leaves_this_computer_is_warned_of_once_an_address(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, "gapless.client"):
+        for host in ("127.0.0.1", "::1", "localhost", "192.0.2.7", "192.0.2.7"):
+            assert Credentials(token=SESAME).token_for(Address(host, 7400)) == SESAME
+            assert Credentials().token_for(Address(host, 7400)) == ""
+    (record,) = caplog.records
+    assert "192.0.2.7:7400" in record.getMessage()
+    assert SESAME not in record.getMessage()
+    assert "GAPLESS_TOKEN" not in os.environ

@@ -1,0 +1,342 @@
+"""Audits against stated rights: who published and who was sent what the rules do not allow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
+
+from gapless.audit import AuditOptions, AuditWriter, read
+from gapless.audit.records import Delivered, Opened, Published, Record, Stored
+from gapless.cli.main import EXIT_WRONG_INPUT, main
+from gapless.client.sync import connect_sync
+from gapless.core.errors import UsageError
+from gapless.core.ids import PubendId
+from gapless.spark.jobs.auditing import AuditReport, AuditRow, audit
+from gapless.spark.jobs.permitting import PrincipalRow, RightsReport
+from gapless.spark.jobs.rights import Right, Rights, load_rights
+from gapless.testing import SyncOverlay
+from tests.tokens import Principals
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUOTES = PubendId("quotes")
+
+RULES = """
+allow = [
+  ["feeds", "publish"],
+  ["readers", "subscribe", "n < 5"],
+  ["*", "subscribe", "public = TRUE"],
+]
+deny = [["mallory", "subscribe", "n = 1"]]
+
+[groups]
+feeds = ["feed", "job"]
+readers = ["alice", "mallory"]
+"""
+
+
+# --- rules ----------------------------------------------------------------------------------------------
+
+
+def allowed(rights: Rights, principal: str, right: Right, attributes: dict[str, Any]) -> bool:
+    from gapless.content.filter import Filter
+
+    rulings = rights.rulings()
+    matching = [
+        place for place, text in enumerate(rulings.texts) if Filter(text).matches(attributes)
+    ]
+    return rulings.allow(principal, right, matching)
+
+
+def test_rules_are_for_principals_groups_and_everybody_and_a_denial_wins(tmp_path: Path) -> None:
+    path = tmp_path / "rights.toml"
+    path.write_text(RULES)
+    rights = load_rights(path)
+    assert rights.count == 4
+    for principal, right, attributes, expected in (
+        ("feed", "publish", {"n": 9}, True),
+        ("job", "publish", {}, True),
+        ("alice", "publish", {"n": 9}, False),
+        ("feeds", "publish", {"n": 9}, False),  # a group is nobody
+        ("alice", "subscribe", {"n": 1}, True),
+        ("alice", "subscribe", {"n": 9}, False),
+        ("alice", "subscribe", {}, False),
+        ("alice", "subscribe", {"n": 9, "public": True}, True),
+        ("mallory", "subscribe", {"n": 1}, False),
+        ("mallory", "subscribe", {"n": 1, "public": True}, False),
+        ("mallory", "subscribe", {"n": 2}, True),
+        ("stranger", "subscribe", {"public": True}, True),
+        ("", "subscribe", {"public": True}, True),
+        ("", "subscribe", {"n": 1}, False),
+        ("", "publish", {"n": 1}, False),
+    ):
+        assert allowed(rights, principal, right, attributes) is expected, (principal, attributes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('allow = [["a", "connect"]]', "rule 1 of allow: 'connect' is neither"),
+        ('deny = [["a", "publish"], ["a"]]', "rule 2 of deny must be"),
+        ('allow = [["a", "publish", "n >"]]', "rule 1 of allow: .*column"),
+        ('allow = [["", "publish"]]', "names nobody"),
+        ('alow = [["a", "publish"]]', "there is no key"),
+        ('[groups]\na = ["b"]\nc = ["a"]', "the group c has a"),
+        ('[groups]\n"*" = ["b"]', "a name of its own"),
+        ('[groups]\na = ["*"]', "its members are principals"),
+        ("allow = [", "is not TOML"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_named(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "rights.toml"
+    path.write_text(content)
+    with pytest.raises(UsageError, match=f"(?s){said}") as caught:
+        load_rights(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "kind", ["unauthorised_publications", "unauthorised_deliveries", "unauthorised_reads"]
+)
+def test_any_one_unauthorised_thing_makes_an_audit_unclean(kind: str) -> None:
+    names = ("publications", "deliveries", "reads")
+    counts = {f"unauthorised_{name}": 0 for name in names}
+
+    def report(**found: int) -> AuditReport:
+        rights = RightsReport(rules=1, unjudged=0, principals=[], **{**counts, **found})
+        sums = {"published": 1, "unsure": 0, "unlogged": 0, "undescribed": 0}
+        return AuditReport(
+            **sums,
+            given=None,
+            undescribed_first=[],
+            rights=rights,
+            rows=[],
+            total=AuditRow(subscription="total"),
+            examples=[],
+            logs=[],
+        )
+
+    assert report().is_clean
+    assert not report(**{kind: 1}).is_clean
+
+
+# --- real brokers -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What brokers wrote down of feed and job, who published, alice, who listened, and mallory.
+
+    Events 0 to 9 are of feed, 10 is of mallory, 11 is of job, who staged it. Alice has read 0 to 2, 7 and 8.
+    """
+    directory = tmp_path_factory.mktemp("rights")
+    principals = Principals(directory, "feed", "job", "alice", "mallory")
+    logs = directory / "audit"
+    with (
+        SyncOverlay("line:2", audit=logs, tokens=principals.path) as overlay,
+        connect_sync(overlay.url("b1"), token=principals["feed"]) as feed,
+        connect_sync(overlay.url("b1"), token=principals["job"]) as job,
+        connect_sync(overlay.url("b2"), token=principals["alice"], audit=logs) as alice,
+        connect_sync(overlay.url("b2"), token=principals["mallory"]) as mallory,
+    ):
+        with feed.publisher("quotes", name="tape") as publisher:
+            publisher.publish_many({"n": n} for n in range(10))
+        with mallory.publisher("leaks", name="mole") as publisher:
+            publisher.publish({"n": 10})
+        stager = job.portal.run(_stage(job._session))
+        job.portal.run(job._session.commit_staged([stager]))
+        for session, wanted, name, last in (
+            (alice, "n < 5", None, 5),
+            (mallory, "n < 3 OR n = 10", "desk", 4),
+        ):
+            with session.subscribe(wanted, durable=name, start="earliest") as events:
+                assert len([events.get() for _ in range(last)]) == last
+        assert len([*alice.read("quotes", wanted="n < 3")]) == 3
+        for wanted, count in (("n = 7 OR n = 8", 2), ("n = 7", 1)):
+            assert len([*alice.read("quotes", wanted=wanted)]) == count
+    return logs
+
+
+async def _stage(session: Any) -> Any:
+    async with session.stager("quotes", writer="loader", batch=1) as stager:
+        await stager.add([{"n": 11}])
+        return await stager.finish()
+
+
+def of(kind: type[Record], logs: Path) -> list[Any]:
+    return [each for each in read(logs) if isinstance(each.record, kind)]
+
+
+def test_brokers_write_down_whose_publications_and_visits_are_and_clients_do_not(
+    logs: Path,
+) -> None:
+    published = {(each.record.publisher, each.record.principal) for each in of(Published, logs)}
+    assert published == {("tape", "feed"), ("mole", "mallory"), ("loader", "job")}
+    opened = {(each.header.side, each.record.principal) for each in of(Opened, logs)}
+    assert opened == {("broker", "alice"), ("broker", "mallory"), ("client", "")}
+
+
+def judged(spark: SparkSession, logs: Path, rights: Rights | Path, tmp_path: Path) -> AuditReport:
+    """Audit in a batch and by a stream; both must say the same."""
+    batch = audit(spark, [logs], rights=rights)
+    stream = audit(spark, [logs], rights=rights, state=tmp_path / "state")
+    assert stream.rights == batch.rights
+    assert stream.examples == batch.examples
+    assert [row.unauthorised for row in stream.rows] == [row.unauthorised for row in batch.rows]
+    return batch
+
+
+def test_publications_and_deliveries_without_a_right_are_counted_and_named(
+    spark: SparkSession, logs: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "rights.toml"
+    path.write_text(RULES)
+    found = judged(spark, logs, path, tmp_path)
+    assert found.rights is not None
+    assert found.rights.unauthorised_publications == 1
+    # mallory got 0, 2 rightly, 1 against a denial, and 10, which nobody may have
+    assert found.rights.unauthorised_deliveries == 2
+    assert found.rights.unauthorised_reads == 2
+    assert found.rights.unjudged == 0
+    assert found.rights.principals == [
+        PrincipalRow(principal="alice", read=2),
+        PrincipalRow(principal="mallory", published=1, delivered=2),
+    ]
+    rows = {row.subscription.split("-")[0]: row for row in found.rows}
+    assert rows["desk@b2"].unauthorised == 2
+    assert [row.unauthorised for name, row in rows.items() if name != "desk@b2"] == [0]
+    assert found.total.unauthorised == 2
+    assert not found.total.lost
+    assert not found.is_clean
+    assert len(found.examples) == 5
+    assert all(each.startswith("alice read tape ") for each in found.examples[3:])
+    assert found.examples[0].startswith("mallory published mole 1 at leaks:")
+    assert all("desk@b2: " in each and "came to mallory" in each for each in found.examples[1:3])
+
+
+def test_where_the_rules_allow_all_that_was_done_nothing_is_found(
+    spark: SparkSession, logs: Path, tmp_path: Path
+) -> None:
+    rights = Rights.of(
+        [
+            ["feed", "publish", "n < 10"],
+            ["job", "publish", "n = 11"],
+            ["mallory", "publish", "n = 10"],
+            ["alice", "subscribe", "n < 5"],
+            ["alice", "subscribe", "n BETWEEN 7 AND 8"],
+            ["mallory", "subscribe", "n < 3"],
+            ["mallory", "subscribe", "n > 9"],
+        ]
+    )
+    found = judged(spark, logs, rights, tmp_path)
+    assert found.rights is not None
+    assert (found.rights.unauthorised_publications, found.rights.unauthorised_deliveries) == (0, 0)
+    assert found.rights.principals == []
+    assert found.total.unauthorised == 0
+    assert found.is_clean, found.examples
+
+
+def test_without_rules_rights_are_not_judged_and_nothing_says_that_there_was_no_fault(
+    spark: SparkSession,
+    logs: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
+    assert main(["spark", "audit", str(logs), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["rights"] is None
+    assert told["total"]["unauthorised"] is None
+    assert {row["unauthorised"] for row in told["rows"]} == {None}
+    assert main(["spark", "audit", str(logs)]) == 0
+    said = capsys.readouterr().out
+    assert "not judged: no rules were given" in said
+
+
+def test_the_command_tells_of_rights_in_words_and_in_json_and_ends_with_1(
+    spark: SparkSession,
+    logs: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    monkeypatch.setenv("GAPLESS_SPARK_MASTER", str(spark.sparkContext.master))
+    path = tmp_path / "rights.toml"
+    path.write_text(RULES)
+    asked = ["spark", "audit", str(logs), "--rights", str(path)]
+    assert main([*asked, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["clean"] is False
+    assert told["rights"]["unauthorised_publications"] == 1
+    assert told["rights"]["unauthorised_deliveries"] == 2
+    assert told["rights"]["unauthorised_reads"] == 2
+    assert [each["principal"] for each in told["rights"]["principals"]] == ["alice", "mallory"]
+    assert main(asked) == 1
+    said = capsys.readouterr().out
+    assert (
+        "4 rules; unauthorised: publications 1, deliveries 2, readings of logs 2 (alice, mallory)"
+        in said
+    )
+    assert "came to mallory: unauthorised" in said
+    assert "not clean" in said
+    path.write_text('allow = [["*", "publish"], ["*", "subscribe"]]')
+    assert main(asked) == 0
+    assert (
+        "unauthorised: publications 0, deliveries 0, readings of logs 0" in capsys.readouterr().out
+    )
+    path.write_text("allow = [")
+    assert main(asked) == EXIT_WRONG_INPUT
+
+
+# --- what was not written down ------------------------------------------------------------------------------
+
+
+def test_somebody_without_a_name_has_the_rights_of_everybody(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    writer = AuditWriter(AuditOptions(directory=str(tmp_path / "logs")), "broker", "b1", cell="c1")
+    writer.add(Published(QUOTES, "p", 1, [100, 200], [{"n": 1}, {"n": 2}]))
+    writer.add(Stored(QUOTES, 200))
+    writer.add(Opened("desk", "v", "b1", "TRUE", False, False, [(QUOTES, 0)]))
+    writer.add(Delivered("desk", "v", [(QUOTES, [100, 200], [])]))
+    writer.close()
+    rights = Rights.of([["*", "publish"], ["*", "subscribe", "n = 1"], ["bob", "subscribe"]])
+    found = judged(spark, tmp_path / "logs", rights, tmp_path)
+    assert found.rights is not None
+    assert found.rights.unauthorised_publications == 0
+    assert found.rights.unauthorised_deliveries == 1
+    assert found.examples == [
+        "desk: p 2 at quotes:200 came to somebody without a name: unauthorised"
+    ]
+
+
+def test_what_was_sent_twice_counts_once_and_what_nobody_described_is_not_judged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    writer = AuditWriter(AuditOptions(directory=str(tmp_path / "logs")), "broker", "b1", cell="c1")
+    writer.add(Published(QUOTES, "p", 1, [100], [{"n": 1}], "feed"))
+    writer.add(Published(QUOTES, "p", 2, [200], None, "feed"))
+    writer.add(Stored(QUOTES, 200))
+    for visit in ("v1", "v2"):
+        opened = Opened("desk", visit, "b1", "TRUE", True, False, [(QUOTES, 0)], principal="bob")
+        writer.add(opened)
+        writer.add(Delivered("desk", visit, [(QUOTES, [100, 200], [])]))
+    writer.close()
+    columns = "pubend string, tick long, attributes string"
+    events = spark.createDataFrame([("quotes", 100, '{"n": 1}')], columns)
+    found = audit(
+        spark, [tmp_path / "logs"], events=events, rights=Rights.of([["feed", "publish"]])
+    )
+    assert found.rights is not None
+    assert found.rights.unauthorised_deliveries == 1
+    assert found.rights.unauthorised_publications == 0
+    # the publication of 200, and its delivery
+    assert found.rights.unjudged == 2
