@@ -95,7 +95,7 @@ def test_no_rule_reads_the_table() -> None:
     for peer in ("b2", "b3", "b4"):
         desk.heal("b1", peer)
     for broker in ("b2", "b3", "b4"):
-        lie = Partition("liar", 1, ("b1", "b2"))
-        desk[broker].partitions._news["liar", 1, 1] = (PartitionInfo(lie, 1, True, 9), desk.now)
+        lie = PartitionInfo(Partition("liar", 1, ("b1", "b2")), 1, True, 9)
+        assert desk[broker].partitions.received("b2" if broker == "b3" else "b3", lie)
     desk.run(s=6)
     assert [each.pubend for each in client.of_kind(Started)] == [P]

@@ -26,10 +26,11 @@ class Node:
     """A broker with sessions, announcements and partitions; notes what it hears."""
 
     def __init__(
-        self, topology: Topology, broker: BrokerId, cell: CellId, life: int, parameters: Parameters
+        self, topology: Topology, identity: Identity, parameters: Parameters, now: int
     ) -> None:
-        self.context = Context(Identity(broker, cell, life), parameters)
-        neighbourhood = topology.neighbourhood(cell, parameters.reach)
+        self.context = Context(identity, parameters)
+        self.context.now = now
+        neighbourhood = topology.neighbourhood(identity.cell, parameters.reach)
         self.sessions = Sessions(self.context, neighbourhood, self)
         self.announcements = Announcements(self.context, neighbourhood, self.sessions)
         self.partitions = Partitions(self.context, neighbourhood, self.sessions)
@@ -97,8 +98,7 @@ class SmallWorld:
 
     def start(self, broker: BrokerId, cell: CellId, life: int) -> Node:
         """Start a broker, or start it again with nothing but a new life."""
-        node = Node(self.topology, broker, cell, life, self.parameters)
-        node.context.now = self.now
+        node = Node(self.topology, Identity(broker, cell, life), self.parameters, self.now)
         self.nodes[broker] = node
         for peer in node.neighbourhood.all_brokers():
             if peer != broker:

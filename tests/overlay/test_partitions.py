@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
 from gapless.core.ids import BrokerId, CellId
@@ -93,9 +94,13 @@ def test_the_own_cell_is_always_reached() -> None:
     assert pids(world, "m") == ["m/1: cells x"]
 
 
-def test_a_cell_that_was_never_reached_in_this_life_makes_no_partition() -> None:
+def test_a_cell_that_was_never_reached_in_this_life_is_a_partition_after_a_while() -> None:
     world = SmallWorld(line("a", "b"), Parameters(delta=0))
     part(world, "a", "b")
+    assert pids(world, "a") == [], "who has just started does not know yet whom it reaches"
+    world.run(DEAD_MS)
+    assert pids(world, "a") == ["a/1: cells b"]
+    part(world, "a", "b", heal=True)
     assert pids(world, "a") == []
 
 
@@ -283,7 +288,7 @@ def test_partitions_of_a_detector_that_begins_anew_are_over() -> None:
     world.run(DEAD_MS)
     assert "a/1: cells x" not in pids(world, "b") + pids(world, "c")
     part(world, "a", "bc")
-    assert "a/1: cells b" in pids(world, "a")
+    assert own_pids(world, "a") == ["a/1: cells x", "a/2: cells b", "a/3: cells c"]
 
 
 def test_partitions_of_a_detector_that_lives_on_are_kept_when_its_session_begins_anew() -> None:
@@ -292,6 +297,40 @@ def test_partitions_of_a_detector_that_lives_on_are_kept_when_its_session_begins
     part(world, "a", "b")
     part(world, "a", "b", heal=True)
     assert "a/1: cells x" in pids(world, "b")
+
+
+def test_partitions_of_a_detector_that_dies_are_over_when_nobody_renews_them() -> None:
+    # x - a - b - c: a sees that x is gone, tells b and c, and is gone itself when x comes back
+    world = settled(line("x", "a", "b", "c"), delta=1, partition_renew_ms=1_000)
+    part(world, "x", "abc")
+    assert "a/1: cells x" in pids(world, "c")
+    part(world, "a", "xbc")
+    part(world, "x", "bc", heal=True)
+    world.run(4_000)
+    for broker in "bcx":
+        assert not [each for each in pids(world, broker) if each.startswith("a/")]
+    assert "b/3: cells a" in pids(world, "c"), "what a living one sees stays"
+
+
+def test_a_partition_that_lasts_is_renewed_as_long_as_its_detector_lives() -> None:
+    world = settled(line("x", "a", "b", "c"), delta=1, partition_renew_ms=1_000)
+    part(world, "x", "abc")
+    world.run(10_000)
+    assert "a/1: cells x" in pids(world, "c")
+    since = world.nodes["c"].partitions.dated()[0][1]
+    assert since < world.now - 9_000_000, "it is as old as it is, however often it was renewed"
+
+
+def test_what_is_over_is_not_brought_back_by_somebody_who_still_believes_it() -> None:
+    world = settled(line("a", "b"), delta=0, partition_renew_ms=1_000)
+    partitions = world.nodes["a"].partitions
+    assert partitions.received("b", formed("z", 1, "y"))
+    world.run(4_001)
+    assert partitions.table() == []
+    assert not partitions.received("b", formed("z", 1, "y", hops=9))
+    renewed = msgspec.structs.replace(formed("z", 1, "y"), renewal=1)
+    assert partitions.received("b", renewed), "its detector was only cut off, and sees it still"
+    assert [str(each) for each in partitions.table()] == ["z/1: cells y"]
 
 
 def test_news_that_something_has_healed_is_as_old_as_it_is_itself() -> None:

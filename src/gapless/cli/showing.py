@@ -339,7 +339,7 @@ def partitions(
         shown = [{"pid": pid_of(each), **records(each), "since": at or None} for each, at in found]
         print_json(shown)
     elif not found:
-        console().print("no partitions: every cell that this broker watches can be reached")
+        console().print("no partitions are known to this broker")
     else:
         rows = [
             (pid_of(each), each.detector, ", ".join(each.cells), moment(at) if at else "")

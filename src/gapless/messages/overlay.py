@@ -180,6 +180,8 @@ class PartitionInfo(msgspec.Struct, frozen=True, array_like=True, tag=True):
     formed: bool
     hops_left: int
     """How many cells farther it may travel."""
+    renewal: int = 0
+    """How often it was told before: a detector that lives tells it again and again."""
 
 
 class NameVerdict(IntEnum):

@@ -5,21 +5,23 @@ Theory of operation
 When the last session to a cell dies, a broker gives the loss a name, a *pid*: itself, a counter, and
 the cells from that one on, up to those that it still reaches. It tells the brokers within 2δ cells,
 the distance at which PT keeps such tables, and tells them again when one of the cells is back. What
-is heard from others is kept and passed on.
+is heard from others is kept and passed on. So that nobody goes on believing a detector that is dead
+itself, a living one *renews* what it has told; who hears of no renewal for a while takes the
+partition to be over.
 
 **No rule of safety or of liveness reads this table.** Feeds follow sessions, starts follow regimes;
 the table only lets a person see why something waits. So it may be late, lack what was lost on a way,
 or be cut to size, and nothing but an explanation suffers.
 
-A cell that was never reached in this life makes no partition: a broker that has just started first
-has to learn whom it reaches. News that a partition has healed is kept as long as news that it has
-formed; else the older of the two, coming by a longer way, would bring it back.
+A broker that has just started, or whose neighbourhood has changed, first has to learn whom it reaches:
+cells that it never reached make a partition after a while only. News that a partition is over is kept
+for long; else older news, coming by a longer way, would bring it back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -35,6 +37,19 @@ __all__ = ["Partitions"]
 
 _Key = tuple[BrokerId, int, int]
 
+RENEWALS_MISSED_MAX: Final = 4
+"""So many times ``partition_renew_ms`` a partition is believed without being renewed."""
+
+
+class _News(NamedTuple):
+    """The last that is known of a partition."""
+
+    info: PartitionInfo
+    since: int
+    """When it formed or healed, as far as is known here."""
+    heard: int
+    """When it was told last."""
+
 
 class Partitions:
     """The partitions that this broker has found, and those that it has heard of."""
@@ -44,16 +59,20 @@ class Partitions:
         self._neighbourhood = neighbourhood
         self._sessions = sessions
         self._me = context.identity.broker
-        self._news: dict[_Key, tuple[PartitionInfo, int]] = {}
-        """The last that is known of each partition, and since when, oldest first."""
+        self._news: dict[_Key, _News] = {}
+        """By partition, oldest first."""
         self._counter = 0
-        self._reached: set[CellId] = set()
-        """The cells that were reached in this life."""
+        self._expected: set[CellId] = set()
+        """The cells that were reached in this life, or should have been by now."""
+        self._expect_all_later()
+        self._renew_us = us(ms=context.parameters.partition_renew_ms)
+        context.after(self._renew_us, self._renew)
 
     def reshape(self, neighbourhood: Neighbourhood) -> None:
         """Forget cells that are no longer around: who was left is not lost (R13)."""
         self._neighbourhood = neighbourhood
-        self._reached = {cell for cell in self._reached if cell in neighbourhood}
+        self._expected = {cell for cell in self._expected if cell in neighbourhood}
+        self._expect_all_later()
         for info in self._own():
             if not any(cell in neighbourhood for cell in info.partition.cells):
                 self._heal(info, None)
@@ -66,11 +85,7 @@ class Partitions:
 
     def dated(self) -> list[tuple[Partition, int]]:
         """Return the same, each with the time since when it is known here."""
-        known = self._known()
-        since = (self._news[_key(info)][1] for info in known)
-        formed = [
-            (info.partition, at) for info, at in zip(known, since, strict=True) if info.formed
-        ]
+        formed = [(each.info.partition, each.since) for each in self._known() if each.info.formed]
         return sorted(formed, key=lambda each: each[0].detector != self._me)
 
     def cutting(self, cell: CellId) -> list[Partition]:
@@ -84,16 +99,16 @@ class Partitions:
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
         """A cell can be reached: what named it has healed. Tell the peer what is known."""
         if cell != self._context.identity.cell:
-            self._reached.add(cell)
+            self._expected.add(cell)
             for info in self._own():
                 if cell in info.partition.cells:
                     self._heal(info, peer)
             self._name_what_is_cut(peer)  # of a healed one, some cells may still be away
         life = self._sessions.life_of(peer)
-        for info in self._known():
+        for info, _, _ in self._known():
             if info.formed and info.partition.detector == peer and info.life < life:
                 self._heal(info, peer)  # its detector has begun anew and forgotten it
-        for info in self._known():
+        for info, _, _ in self._known():
             self._tell(peer, cell, info)
 
     def session_closed(self, peer: BrokerId, cell: CellId) -> None:
@@ -109,8 +124,8 @@ class Partitions:
         cell = self._neighbourhood.cell_of(peer)
         if cell is None or message.partition.detector == self._me:
             return False
-        held, _ = self._news.get(_key(message), (None, 0))
-        if held is not None and not _is_better(message, held):
+        held = self._news.get(_key(message))
+        if held is not None and _rank(message) <= _rank(held.info):
             return False
         self._store(message, peer, sideways=cell != self._context.identity.cell)
         return True
@@ -119,17 +134,35 @@ class Partitions:
 
     def _own(self) -> list[PartitionInfo]:
         """Return the news of partitions that this broker has found and that have not healed."""
-        return [info for info, _ in self._news.values() if self._is_own(info)]
+        return [each.info for each in self._news.values() if self._is_own(each.info)]
 
     def _is_own(self, info: PartitionInfo) -> bool:
         return info.formed and info.partition.detector == self._me
 
+    def _expect_all_later(self) -> None:
+        """Give brokers that have just come time to be reached, or to be given up."""
+        patience = us(ms=2 * self._context.parameters.session_dead_ms)
+        self._context.after(patience, self._expect_all)
+
+    def _expect_all(self) -> None:
+        around = self._neighbourhood
+        self._expected.update(info.name for info in around.cells if info.name != around.own)
+        self._name_what_is_cut(None)
+
+    def _renew(self) -> None:
+        """Tell again what this broker sees; who has told of others and is dead does not."""
+        self._context.after(self._renew_us, self._renew)
+        hops = 2 * self._context.parameters.delta
+        for info in self._own():
+            renewal = info.renewal + 1
+            self._store(msgspec.structs.replace(info, renewal=renewal, hops_left=hops), None)
+
     def _name_what_is_cut(self, source: BrokerId | None) -> None:
-        """Make a pid for every cell that was reached, is not now, and is named by no own pid."""
+        """Make a pid for every cell that should be reached, is not, and is named by no own pid."""
         for info in self._neighbourhood.cells:
             cell = info.name
             named = any(cell in each.partition.cells for each in self._own())
-            if cell in self._reached and not named and not self._reaches(cell):
+            if cell in self._expected and not named and not self._reaches(cell):
                 self._counter += 1
                 partition = Partition(self._me, self._counter, tuple(self._from(cell)))
                 hops = 2 * self._context.parameters.delta
@@ -150,7 +183,8 @@ class Partitions:
         return bool(self._sessions.open_in(self._neighbourhood.brokers(cell)))
 
     def _heal(self, info: PartitionInfo, source: BrokerId | None) -> None:
-        self._store(msgspec.structs.replace(info, formed=False), source)
+        healed = msgspec.structs.replace(info, formed=False, renewal=info.renewal + 1)
+        self._store(healed, source)
 
     # --- telling and forgetting ----------------------------------------------------------------
 
@@ -162,12 +196,13 @@ class Partitions:
         What a peer of the own cell has told is not told to others of the cell: it tells them itself.
         So every circle crosses an edge, and the hops end it.
         """
-        key = _key(info)
-        held, since = self._news.get(key, (None, 0))
-        if held is None or held.formed != info.formed:
+        key, now = _key(info), self._context.now
+        held = self._news.get(key)
+        if held is not None and held.info.formed == info.formed:
+            self._news[key] = _News(info, held.since, now)
+        else:
             self._news.pop(key, None)  # the newest stands last
-            since = self._context.now
-        self._news[key] = (info, since)
+            self._news[key] = _News(info, now, now)
         self._shrink()
         for peer in self._sessions.open_peers():
             cell = self._neighbourhood.cell_of(peer)
@@ -182,36 +217,39 @@ class Partitions:
         if left >= 0 and peer != info.partition.detector:
             self._context.post(peer, msgspec.structs.replace(info, hops_left=left))
 
-    def _known(self) -> list[PartitionInfo]:
+    def _known(self) -> list[_News]:
         """Return all news, oldest first, after forgetting what is too old.
 
-        A detector that is dead tells nothing any more; one that lives keeps what it has not healed.
+        What is not renewed is over, and remembered as that: somebody else may still tell of it.
         """
-        oldest = self._context.now - us(s=self._context.parameters.tombstone_ttl_s)
-        self._news = {
-            key: (info, since)
-            for key, (info, since) in self._news.items()
-            if since > oldest or self._is_own(info)
-        }
-        return [info for info, _ in self._news.values()]
+        now = self._context.now
+        oldest = now - us(s=self._context.parameters.tombstone_ttl_s)
+        unheard = now - RENEWALS_MISSED_MAX * self._renew_us
+        for key, (info, since, heard) in [*self._news.items()]:
+            if self._is_own(info):
+                continue
+            if since <= oldest:
+                del self._news[key]
+            elif info.formed and heard <= unheard:
+                over = msgspec.structs.replace(info, formed=False)
+                self._news[key] = _News(over, now, now)
+        return [*self._news.values()]
 
     def _shrink(self) -> None:
         """Drop the oldest news, but not what this broker still has to heal."""
         surplus = len(self._news) - PARTITIONS_MAX
-        others = [key for key, (info, _) in self._news.items() if not self._is_own(info)]
+        others = [key for key, (info, _, _) in self._news.items() if not self._is_own(info)]
         for key in others[: max(0, surplus)]:
             self._context.mark("partition forgotten")
             del self._news[key]
 
 
-def _is_better(news: PartitionInfo, held: PartitionInfo) -> bool:
-    """Say whether news is newer than what is held, or the same and of a shorter way.
+def _rank(info: PartitionInfo) -> tuple[int, bool, int]:
+    """Return what makes news better: it is newer, it says that all is over, its way was shorter.
 
     What comes first may have come by a detour, with too few hops left for those beyond.
     """
-    if news.formed == held.formed:
-        return news.hops_left > held.hops_left
-    return held.formed
+    return info.renewal, not info.formed, info.hops_left
 
 
 def _key(info: PartitionInfo) -> _Key:
