@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from gapless.messages.clients import ListPartitions, PartitionTable, Started, Subscribed, Waiting
+from gapless.messages.clients import (
+    ListPartitions,
+    PartitionTable,
+    RetireHost,
+    Started,
+    Subscribed,
+    Waiting,
+)
 from gapless.messages.overlay import Partition, PartitionInfo
 from tests.broker.desk import Asker, Desk, P
 
@@ -43,6 +50,30 @@ def test_where_only_the_broker_of_a_pubend_is_dead_it_is_named_and_its_cell_is_n
     desk.run(s=5)
     assert Asker(desk, "n", "late").subscribe(s=20).waiting == (
         Waiting(P, "there is no way to its broker p1 in cell p now"),
+    )
+
+
+def test_of_a_broker_that_was_retired_nobody_says_that_there_is_no_way_now() -> None:
+    desk = Desk("p-n", delta=1)
+    desk.publisher("p")
+    desk.crash("p")
+    desk.run(s=5)
+    client = Asker(desk, "n", "late")
+    client.call(RetireHost(99, "p", "p"))
+    (waiting,) = client.subscribe(s=20).waiting
+    assert waiting == Waiting(P, "its broker p in cell p was retired, and its log is lost with it")
+
+
+def test_of_a_broker_that_came_back_without_its_disk_it_is_said_that_it_is_in_reach() -> None:
+    desk = Desk("p-a-n", delta=1)
+    desk.publisher("p")
+    desk.crash("p")
+    desk.nodes["p"].disk.records.clear()
+    desk.start("p")
+    desk.run(s=5)
+    (waiting,) = Asker(desk, "n", "late").subscribe(s=20).waiting
+    assert waiting == Waiting(
+        P, "its broker p in cell p can be reached, and does not have it, or not yet"
     )
 
 

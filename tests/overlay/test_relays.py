@@ -559,6 +559,19 @@ def test_the_other_end_follows_with_the_first_message_over_the_link() -> None:
     assert a.heard == [("c", NOTE)]
 
 
+def test_what_was_posted_before_the_way_changed_dies_with_its_session() -> None:
+    # R2: numbers of one session mean something else in the next
+    world = around()
+    world.join("a", "c")
+    world.run(ms=1_000)
+    a, c = world.nodes["a"], world.nodes["c"]
+    say(world, "a", "c")
+    a.sessions._activate(a.sessions._peers["c"], a.sessions._peers["c"].direct)
+    world.run(ms=5)
+    assert a.sessions.is_direct("c")
+    assert c.heard == []
+
+
 def test_what_still_comes_by_the_way_that_was_left_is_dropped() -> None:
     world = around()
     world.join("a", "c")

@@ -561,4 +561,9 @@ class Broker:
         cuts = "; ".join(str(each) for each in [*found][:_CUTS_NAMED_MAX])
         named = f" (partition {cuts})" if cuts else ""
         home = known.properties
-        return f"there is no way to its broker {home.broker} in cell {home.cell} now{named}"
+        where = f"its broker {home.broker} in cell {home.cell}"
+        if home.broker == self._me or self.sessions.is_open(home.broker):
+            return f"{where} can be reached, and does not have it, or not yet"
+        if self.retirements.has(home.broker):
+            return f"{where} was retired, and its log is lost with it"
+        return f"there is no way to {where} now{named}"

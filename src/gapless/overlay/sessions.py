@@ -249,9 +249,8 @@ class Sessions:
         held = self._peers[session.peer]
         if held.active is not session:
             return
-        held.active = None
+        self._deactivate(held, session.peer)
         held.unreached_since = self._context.now
-        self._listener.session_closed(session.peer)
         self._review_full()
         self._end_ways_over(session.peer)
         for other in (held.direct, held.relayed):
@@ -262,8 +261,7 @@ class Sessions:
     def _activate(self, held: _Peer, session: Session) -> None:
         """Let the rooms talk over a session; what they knew of another one is over."""
         if held.active is not None:
-            held.active = None
-            self._listener.session_closed(session.peer)
+            self._deactivate(held, session.peer)
         held.active = session
         if session is held.direct:
             held.relayed = None
@@ -271,6 +269,12 @@ class Sessions:
         self._beat(session)
         self._relays.hurry()
         self._listener.session_opened(session.peer, session.cell)
+
+    def _deactivate(self, held: _Peer, peer: BrokerId) -> None:
+        """Let the rooms know that a session is over; what they posted in this step dies with it (R2)."""
+        held.active = None
+        self._context.take_posted_to(peer)
+        self._listener.session_closed(peer)
 
     def heard(self, session: Session, heartbeat: Heartbeat) -> None:
         """A peer says which tables it sends."""

@@ -184,5 +184,23 @@ REGRESSIONS: tuple[Regression, ...] = (
             '.5,"credit_max":100,"expiry":false,"expiry_s":604800,"retention_s":0}'
         ),
     ),
+    Regression(
+        "what was said before a session moved to its link was sent over the link",
+        json=(
+            '{"seed":2334,"cells":15,"shape":"broom","fan_out":4,"brokers_per_cell":1,"delta":4,"pa'
+            'ce":0.2,"limits":{"nack_span_ms":5,"queue_bytes_max":300,"segments_max":1,"sets_per_se'
+            'ssion_max":1},"network":"session","delay_us_min":50,"delay_us_max":500,"duplicate":0.1'
+            ',"half_open":0.3,"stall":0.0,"sync_us_min":20,"sync_us_max":2000,"together":true,"surv'
+            'ive":1.0,"torn":0.2,"clock_error_us":0,"rates":{"crash":2.0,"crash inside a sync":0.25'
+            ',"cut":0.25,"one-way cut":0.75,"reset":2.0,"clock jump":0.75,"slow client":0.25},"quie'
+            't":0.4,"period_ms":200,"down_ms_min":0,"down_ms_max":1600,"whole_core":0.5,"inner_loss'
+            'es":0.0,"inner_cuts":0.2,"safety_ms":4000,"liveness_ms":60000,"operations_max":1000000'
+            ',"domain":3,"pubends":2,"publishers":4,"subscribers":7,"publish_rate":20.0,"batch_max"'
+            ':8,"churn_rate":0.25,"durable":0.5,"total":0.0,"past":0.6,"best_effort":0.3,"late_pube'
+            'nds":0.0,"rivals":0.0,"outside":0.0,"widen_rate":0.0,"repeat_rate":0.0,"stagers":0,"st'
+            'age_rate":0.0,"amnesia":0.0,"reads":0.0,"roam":0.5,"flee":0.2,"credit_max":100,"expiry'
+            '":false,"expiry_s":604800,"retention_s":0}'
+        ),
+    ),
 )
 """Newest last."""
