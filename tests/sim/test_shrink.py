@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gapless.sim.options import Options
 from gapless.sim.runner import run_options
 from gapless.sim.shrink import shrink
 from tests.sim.test_plants import PLANTS
@@ -51,3 +52,13 @@ def test_what_a_fault_is_needed_for_keeps_that_fault() -> None:
         small = shrink(failing, TOY, runs_max=100)
     assert "crash" in small.options.rates
     assert "pause" not in small.options.rates
+
+
+def test_cells_of_several_sizes_that_fail_as_a_whole_are_left_out_if_nobody_needs_them() -> None:
+    rates = {"cell crash": 2.0, "barrier isolated": 2.0}
+    changed = {"cells": 4, "brokers_per_cell": 3, "mixed_cells": True, "relapse": 0.6}
+    options = toy_options(7).with_(rates=rates, outage_ms=900, **changed)
+    with BY_NAME["early"].planted():
+        small = shrink(run_options(options, TOY), TOY).options
+    assert (small.rates, small.relapse, small.outage_ms) == ({}, 0.0, Options().outage_ms)
+    assert (small.brokers_per_cell, small.mixed_cells) == (1, False)

@@ -1,20 +1,23 @@
 """Faults: when each kind strikes in the safety phase, and what heals before the liveness phase.
 
 Strikes of a kind come at random times at the kind's rate, except in quiet periods. Most end by
-themselves after a while. What the liveness phase needs to be whole is the **core**
-(:mod:`.cores`). There everything heals and stays whole, but for links that nobody needs. What is
-outside may stay broken for ever, or break now.
+themselves after a while. Those that break whole cells are in :mod:`.outages`. What the liveness phase
+needs to be whole is the **core** (:mod:`.cores`). There everything heals and stays whole, but for links
+that nobody needs. What is outside may stay broken for ever, or break now.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 from gapless.sim.cores import Core
 from gapless.sim.network import Pair
 from gapless.sim.options import NetworkKind
+from gapless.sim.outages import Outages
+from gapless.sim.regions import OUTAGE_KINDS
 
 if TYPE_CHECKING:
     from gapless.sim.workload import Workload
@@ -36,6 +39,7 @@ class Faults:
         self.over = False
         periods = 1 + self._options.safety_ms // max(1, self._options.period_ms)
         self._quiet = [self._random.random() < self._options.quiet for _ in range(periods + 1)]
+        self._outages = Outages(world, lambda: not self._is_quiet())
         self._kinds: dict[str, Callable[[], bool]] = {
             "crash": self._crash,
             "crash inside a sync": self._crash_inside_sync,
@@ -51,6 +55,7 @@ class Faults:
             "slow client": self._slow_client,
             "full disk": self._fill_disk,
             "damage": self._damage,
+            **{kind: partial(self._break_cells, kind) for kind in OUTAGE_KINDS},
         }
 
     def start(self) -> None:
@@ -169,7 +174,7 @@ class Faults:
 
         def heal() -> None:
             for link in links:
-                if link.cut and not link.permanent:
+                if link.cut and not link.permanent and not link.held:
                     self._world.network.heal(link)
 
         if not permanent:
@@ -214,6 +219,11 @@ class Faults:
             self._random.choice(pair.links).skips = True
         return False  # counted when it strikes
 
+    # --- whole cells -------------------------------------------------------------------------
+
+    def _break_cells(self, kind: str) -> bool:
+        return self._outages.strike(kind, self._random)
+
     # --- clients -----------------------------------------------------------------------------
 
     def _lose_client(self) -> bool:
@@ -244,6 +254,7 @@ class Faults:
     def heal(self) -> None:
         """End the safety phase: the core is whole for good, what is outside fares as it will."""
         self.over = True
+        self._outages.let_go()
         world = self._world
         random = world.stream("healing")
         whole = random.random() < self._options.whole_core

@@ -56,6 +56,7 @@ class Link:
         "bytes",
         "cut",
         "full",
+        "held",
         "loss",
         "pair",
         "permanent",
@@ -74,6 +75,8 @@ class Link:
         self.back: Link
         self.cut = False
         self.permanent = False
+        self.held = 0
+        """How many outages keep it cut."""
         self.loss = 0.0
         self.told = 0
         """The connection that the source believes in; 0 for none."""

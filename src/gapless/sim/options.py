@@ -17,6 +17,7 @@ import msgspec
 from gapless.core.parameters import Parameters
 from gapless.overlay.neighbourhood import Topology
 from gapless.sim.limits import draw_limits, paced
+from gapless.sim.regions import with_regions
 from gapless.sim.shapes import SHAPES, tree
 from gapless.sim.situations import add_situation
 
@@ -85,6 +86,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     shape: str = "line"
     fan_out: int = 2
     brokers_per_cell: int = 1
+    mixed_cells: bool = False
+    """Whether cells have from one broker up to so many, instead of so many each."""
     delta: int = 1
     pace: float = 0.1
     """How short the parameters' times are, against their defaults."""
@@ -117,6 +120,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     period_ms: int = 200
     down_ms_min: int = 0
     down_ms_max: int = 600
+    outage_ms: int = 600
+    """How long whole cells stay broken, at most."""
+    relapse: float = 0.0
+    """How likely those who recover from that are struck again."""
     whole_core: float = 0.5
     """How likely the whole overlay heals; else a part of it does."""
     inner_losses: float = 0.0
@@ -213,12 +220,23 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def topology(self) -> Topology:
         """Return the tree of cells."""
-        return tree(self.shape, self.cells, self.fan_out, self.brokers_per_cell, self.seed)
+        return tree(
+            self.shape,
+            self.cells,
+            self.fan_out,
+            self.brokers_per_cell,
+            self.seed,
+            mixed=self.mixed_cells,
+        )
 
     def down_us(self, random: Random) -> int:
         """Draw how long something stays broken: mostly short, sometimes long."""
         span = max(0, self.down_ms_max - self.down_ms_min)
         return 1_000 + self.down_ms_min * 1_000 + int(span * 1_000 * random.random() ** 2)
+
+    def outage_us(self, random: Random) -> int:
+        """Draw how long whole cells stay broken."""
+        return int(self.outage_ms * 1_000 * (0.1 + 0.9 * random.random()))
 
 
 DEFAULTS = Options()
@@ -228,9 +246,8 @@ def draw(seed: int) -> Options:
     """Return the options of a seed."""
     together = Random(f"{seed}/together").random() < 0.5  # noqa: S311
     ordinary = with_redundancy(draw_ordinary(seed))
-    return _with_rivals(
-        _often_fleeing(_also_staging(add_situation(ordinary).with_(together=together)))
-    )
+    rare = _also_staging(add_situation(ordinary).with_(together=together))
+    return with_regions(_with_rivals(_often_fleeing(rare)))
 
 
 def with_redundancy(options: Options) -> Options:

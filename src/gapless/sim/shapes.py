@@ -13,8 +13,19 @@ __all__ = ["SHAPES", "tree"]
 SHAPES: Final = ("line", "star", "fan", "random", "broom")
 
 
-def tree(shape: str, cells: int, fan_out: int, brokers_per_cell: int, seed: int) -> Topology:
-    """Return a tree of so many cells; ``fan_out`` bounds the children of a cell."""
+def tree(
+    shape: str,
+    cells: int,
+    fan_out: int,
+    brokers_per_cell: int,
+    seed: int,
+    *,
+    mixed: bool = False,
+) -> Topology:
+    """Return a tree of so many cells; ``fan_out`` bounds the children of a cell.
+
+    With ``mixed`` cells have from one broker up to ``brokers_per_cell``.
+    """
     if shape not in SHAPES:
         raise UsageError(f"{shape} is no shape; there are {', '.join(SHAPES)}")
     random = Random(f"{seed}/shape")  # noqa: S311
@@ -25,10 +36,20 @@ def tree(shape: str, cells: int, fan_out: int, brokers_per_cell: int, seed: int)
         parent = _parent(shape, child, cells, fan_out, children, random)
         children[parent] += 1
         edges.append((names[parent], names[child]))
+    sizes = _mixed_sizes(cells, brokers_per_cell, seed) if mixed else [brokers_per_cell] * cells
     brokers = {
-        name: [f"{name}{letter}" for letter in "abcdefgh"[:brokers_per_cell]] for name in names
+        name: [f"{name}{letter}" for letter in "abcdefgh"[:size]]
+        for name, size in zip(names, sizes, strict=True)
     }
     return Topology.of(brokers, edges)
+
+
+def _mixed_sizes(cells: int, largest: int, seed: int) -> list[int]:
+    """Draw sizes of cells; the smallest and the largest are among them, if there are two cells."""
+    random = Random(f"{seed}/sizes")  # noqa: S311
+    sizes = [largest, 1, *(random.randint(1, largest) for _ in range(cells))][:cells]
+    random.shuffle(sizes)
+    return sizes
 
 
 def _parent(

@@ -19,6 +19,7 @@ __all__ = ["shrink"]
 
 _NUMBERS = {
     "cells": 1,
+    "brokers_per_cell": 1,
     "subscribers": 1,
     "publishers": 1,
     "stagers": 0,
@@ -32,6 +33,9 @@ _SIMPLER: dict[str, Any] = {
     "shape": "line",
     "network": NetworkKind.SESSION,
     "delta": 1,
+    "mixed_cells": False,
+    "relapse": 0.0,
+    "outage_ms": DEFAULTS.outage_ms,
     "whole_core": 1.0,
     "total": 0.0,
     "best_effort": 0.0,

@@ -59,6 +59,7 @@ class Host:
         "crash_armed",
         "disk",
         "doomed",
+        "held",
         "index",
         "neighbourhood",
         "process",
@@ -74,6 +75,8 @@ class Host:
         """Whether the next write is followed by a crash before its sync."""
         self.doomed = False
         """Whether it stays down, or stopped, for ever."""
+        self.held = 0
+        """How many outages keep it down."""
         self.disk: Disk
         self.process: Process | None = None
 
@@ -186,7 +189,7 @@ class World:
 
     def start(self, host: Host) -> None:
         """Begin a life of a machine from what is on its disk."""
-        if host.process is not None or host.doomed:
+        if host.process is not None or host.doomed or host.held:
             return
         zero = self.now - self._starts.randrange(1, 10_000_000)
         moment = Moment(self.now - zero, self.clock(host))
