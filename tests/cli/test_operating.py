@@ -118,6 +118,7 @@ def test_what_a_subscription_waits_for_is_told_also_if_it_has_many_streams(
         assert main(["subs", "--to", brokers.url("b2")]) == 0
         text = " ".join(capsys.readouterr().out.split())
         assert "17 (1 waiting)" in text
+        assert "unknown" in text, "how far z has gone on without us nobody here can say"
         assert "desk waits for z: there is no way to its broker b1" in text
         (listed,) = shown(capsys, "subs", "--to", brokers.url("b2"))
         assert [each["pubend"] for each in listed["strands"] if each["waiting"]] == ["z"]

@@ -115,7 +115,13 @@ class _Watch:
         self._supervisor = supervisor
         if self._as_json:
             brokers = [
-                {"name": each.name, "cell": each.cell, "url": each.url, "pid": each.pid}
+                {
+                    "name": each.name,
+                    "cell": each.cell,
+                    "url": each.url,
+                    "pid": each.pid,
+                    "metrics": each.metrics_url,
+                }
                 for each in supervisor.brokers
             ]
             print_json_line({"brokers": brokers, "data": str(supervisor.data)})

@@ -295,8 +295,10 @@ def _reasons(found: list[SubscriptionState]) -> list[str]:
 
 
 def lag_of(strands: Iterable[StrandState]) -> str:
-    """How far the slowest of some streams is behind."""
+    """How far the slowest of some streams is behind; of one that is cut off that cannot be known here."""
     begun = [each for each in strands if each.waiting is None or each.acked > 0]
+    if any(each.waiting is not None for each in begun):
+        return "unknown"
     if any(each.acked == 0 for each in begun):
         return "from the beginning"
     return span(max((each.lag for each in begun), default=0))

@@ -41,6 +41,8 @@ def parse_addresses(where: str | Iterable[str]) -> tuple[Address, ...]:
     ['b1:7400', 'b2:7500', '[::1]:7400']
     >>> parse_addresses(["gapless://b1", "gapless://b2"])[1].host
     'b2'
+    >>> parse_addresses("gapless://b1,gapless://b2")[1].host
+    'b2'
     """
     urls = [where] if isinstance(where, str) else [*where]
     found = tuple(address for url in urls for address in _of_url(url))
@@ -52,10 +54,10 @@ def parse_addresses(where: str | Iterable[str]) -> tuple[Address, ...]:
 def _of_url(url: str) -> list[Address]:
     if not str(url).startswith(_SCHEME):
         raise AddressError(f"{url!r} is no address; write gapless://host:port")
-    places = url.removeprefix(_SCHEME).removesuffix("/")
-    if any(mark in places for mark in "/?#@"):
+    places = [place.removeprefix(_SCHEME).removesuffix("/") for place in url.split(",")]
+    if any(mark in place for place in places for mark in "/?#@"):
         raise AddressError(f"{url!r}: after the hosts and ports nothing may follow")
-    return [_of_place(place, url) for place in places.split(",")]
+    return [_of_place(place, url) for place in places]
 
 
 def _of_place(place: str, url: str) -> Address:

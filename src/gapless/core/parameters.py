@@ -26,7 +26,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """Whether links keep the order; then a gap in a session's numbers ends the session."""
     relay_hops_max: int = 3
     tombstone_ttl_s: int = 86_400
-    partition_renew_ms: int = 5_000
+    partition_renew_ms: int = 30_000
     """How often a broker says again which partitions it sees; not heard of for four times as long, they
     are taken to be over."""
     naming_ms: int = 3_000

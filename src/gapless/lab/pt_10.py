@@ -58,7 +58,8 @@ PARAMETERS = {
     "regime_interval_ms": 1_000,
     # No link is cut while both its ends live, so no relay can help, and to look for one costs most.
     "relay_hops_max": 0,
-    # Nobody is given up within the run.
+    # Nobody is given up within the run, nor does anybody say twice whom it misses.
+    "partition_renew_ms": 3_600_000,
     "park_after_s": 3_600,
     "legacy_ttl_s": 7_200,
 }

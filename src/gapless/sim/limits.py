@@ -53,7 +53,9 @@ def paced(pace: float, *, expiry: bool, retention_s: int) -> dict[str, int]:
         linger_s=1,
         filter_wait_s=1,
         slow_after_s=1,
-        progress_ms=max(1, round(400 * pace)),  # often enough to matter within a run
+        # both often enough to matter within a run
+        progress_ms=max(1, round(400 * pace)),
+        partition_renew_ms=max(1, round(5_000 * pace)),
         hold_ttl_s=2 * park if expiry else 86_400,
         expire_after_s=3 * park if expiry else 604_800,
         tombstone_ttl_s=86_400,
