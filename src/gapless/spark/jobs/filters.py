@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
 from gapless.content.filter import Filter
+from gapless.content.matching import MatchIndex
 from gapless.core.errors import FilterError, UsageError
 
-__all__ = ["NamedFilter", "parse_filters", "read_filters"]
+__all__ = ["NamedFilter", "index_of", "parse_filters", "read_filters"]
 
 _WRONG_SHOWN = 50
 """Wrong lines that an error names; beyond, it says how many more there are."""
@@ -72,3 +74,12 @@ def _parsed(text: str, number: int) -> NamedFilter:
 def _one_line(error: Exception) -> str:
     """Return what an error says without the excerpt below it."""
     return str(error).splitlines()[0]
+
+
+@lru_cache(maxsize=1)
+def index_of(texts: tuple[str, ...]) -> MatchIndex:
+    """Build the index of filters in a task's process, by place; the next task there finds it built."""
+    index = MatchIndex()
+    for place, text in enumerate(texts):
+        index.add(place, Filter(text))
+    return index

@@ -7,15 +7,13 @@ it. What clients have written counts not here: what a broker has sent is out, wh
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from gapless.audit.timelines import Reading, Recipient
-from gapless.content.filter import Filter
-from gapless.content.matching import MatchIndex
+from gapless.spark.jobs.filters import index_of
 from gapless.spark.jobs.owing import attributes_in, described
 from gapless.spark.jobs.rights import Rights, Rulings
 
@@ -212,15 +210,6 @@ def _examples(
 # --- in tasks --------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=1)
-def _index(texts: tuple[str, ...]) -> MatchIndex:
-    """Build the index of a process; the next task there finds it built."""
-    index = MatchIndex()
-    for place, text in enumerate(texts):
-        index.add(place, Filter(text))
-    return index
-
-
 def _judge(
     shared: Broadcast[_Known],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -236,7 +225,7 @@ def _judge(
 def _judged(known: _Known, batch: pa.RecordBatch) -> pa.RecordBatch:
     import pyarrow as pa
 
-    found = _index(known.texts).match_batch(attributes_in(batch))
+    found = index_of(known.texts).match_batch(attributes_in(batch))
     names = ("pubend", "tick", "publisher", "sequence", "principal", "receivers")
     events = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
     rows: list[tuple[Any, ...]] = []

@@ -6,7 +6,6 @@ anything, however many matches there were.
 
 from __future__ import annotations
 
-import functools
 import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
-from gapless.content.filter import Filter
 from gapless.content.matching import MatchIndex
+from gapless.spark.jobs.filters import index_of
 from gapless.spark.jobs.sketches import LARGEST, Longs, Sketches, event_hashes
 
 if TYPE_CHECKING:
@@ -41,15 +40,6 @@ _TOLD_ROWS: Final = 1_024
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-@functools.lru_cache(maxsize=1)
-def _index(texts: tuple[str, ...]) -> MatchIndex:
-    """Build the index of a process; the next task there finds it built."""
-    index = MatchIndex()
-    for place, text in enumerate(texts):
-        index.add(place, Filter(text))
-    return index
-
-
 def tally_writer(
     texts: Broadcast[tuple[str, ...]], sketch: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -59,7 +49,7 @@ def tally_writer(
         tally: Tally | None = None
         for batch in batches:
             # not before: a task without events needs no index
-            tally = tally or Tally(_index(texts.value), sketch)
+            tally = tally or Tally(index_of(texts.value), sketch)
             tally.take(batch)
         if tally is not None:
             yield from tally.told()
