@@ -65,6 +65,20 @@ def _asks_everybody(original: Any) -> Any:
     return candidates
 
 
+def _bypasses_into_one_branch(original: Any) -> Any:
+    """Feed one of the cells that have an edge to the cell that is bypassed, and forget the others."""
+
+    def may_feed(self: Routing, pubend: PubendId, receiver: ReceiverRef) -> bool:
+        around = self._neighbourhood
+        if receiver.kind is AttachKind.CELL and receiver.name in around:
+            bypassed = around.path(receiver.name)[-2:-1]
+            if bypassed and receiver.name != min(around.beyond(bypassed[0])):
+                return False
+        return bool(original(self, pubend, receiver))
+
+    return may_feed
+
+
 # --- tables --------------------------------------------------------------------------------------
 
 
@@ -135,6 +149,11 @@ DETOURS: Final = (
         ((Routing, "candidates", _only_the_next_cell),),
     ),
     Plant(
+        "one branch is bypassed into",
+        "of the branches beyond a cell that is down all but one are forgotten (R10)",
+        ((Routing, "may_feed", _bypasses_into_one_branch),),
+    ),
+    Plant(
         "no relays",
         "who has no link to a peer does not talk to it (R3)",
         ((Relays, "seek", constant(None)),),
@@ -177,7 +196,7 @@ ONLY_DIRECTED: Final[dict[str, str]] = {
     "receivers are no sources": (
         "tests/scenarios/test_island_runs.py::test_if_receivers_were_no_sources_it_could_not_start"
     ),
-    "a branch beyond a dead cell is forgotten": (
+    "tables of a branch beyond a dead cell are forgotten": (
         "tests/scenarios/test_bypass_runs.py::"
         "test_if_one_branch_is_forgotten_its_new_subscriptions_do_not_start"
     ),
