@@ -217,12 +217,14 @@ def test_an_old_form_with_another_filter_is_made_anew() -> None:
     assert payloads(client).count("e2") == 1  # it came before, by the old filter
 
 
-def flee(client: Asker, home: Home | None, after: int, acked: int, *earlier: Governed) -> Any:
-    """Let a client come to b that has acknowledged less than it has seen; return the answer."""
+def flight(
+    client: Asker, home: Home | None, after: int, acked: int, *earlier: Governed
+) -> Subscribe:
+    """Let a client come to b that has acknowledged less than it has seen; return what it asks there."""
     client.connect("b")
     client.notices.clear()
     begin = Begin(BeginKind.POSITION, ((P, after),))
-    call = Subscribe(
+    return Subscribe(
         client.number(),
         "desk",
         "kind = 2",
@@ -233,7 +235,11 @@ def flee(client: Asker, home: Home | None, after: int, acked: int, *earlier: Gov
         acked=((P, acked),),
         earlier=earlier,
     )
-    return client.call(call, s=5)
+
+
+def flee(client: Asker, home: Home | None, after: int, acked: int, *earlier: Governed) -> Any:
+    """Let a client go on at b; return the answer."""
+    return client.call(flight(client, home, after, acked, *earlier), s=5)
 
 
 def come_without_a_position(client: Asker, broker: BrokerId, home: Home | None) -> Any:
@@ -257,6 +263,30 @@ def test_what_was_seen_and_not_acknowledged_comes_again_after_a_flight() -> None
     assert come_without_a_position(client, "b", moved.home).position == ((P, acked),)
     world.run(s=2)
     assert payloads(client) == ["e2"]
+
+
+def test_a_crash_right_after_a_flight_brings_nothing_again_that_was_seen() -> None:
+    # the new home has where it keeps the log from on disk, and no strand yet: its pubend is out of reach
+    world, ann, client, answer = stage()
+    acked = ann.publish("e1", kind=2)
+    seen = ann.publish("e2", kind=2)
+    world.run(s=1)
+    world.crash("a")
+    world.crash("p")
+    client.ask(flight(client, answer.home, seen, acked))
+    world.wait(lambda: world.record("b", "desk") is not None)
+    world.crash("b")
+    world.start("b")
+    assert answer.home is not None
+    moved = flee(client, answer.home.after_a_flight(), seen, acked)
+    assert isinstance(moved, Subscribed)
+    world.start("p")
+    world.run(s=5)
+    ann.connect("p")
+    ann.open()
+    ann.publish("e3", kind=2)
+    world.run(s=2)
+    assert payloads(client) == ["e3"]
 
 
 def test_earlier_filters_flee_with_a_client() -> None:
@@ -402,3 +432,35 @@ def test_an_old_home_that_came_to_a_pubend_later_than_its_client_goes_back_for_i
     come_with(client, "a", home, {ann.pubend: seen})
     world.run(s=5)
     assert payloads(client) == ["e2", "e3"]
+
+
+def test_an_old_home_hears_of_a_move_however_long_it_was_down_and_however_far_it_is() -> None:
+    # MV-14: who lies between forgets a move after a while, and the new home is not its neighbour
+    world = Desk("p-a-m-n-o-b", delta=1, retention_s=0, tombstone_ttl_s=20)
+    ann = world.publisher("p")
+    world.run(s=1)
+    client = Asker(world, "a", "desk")
+    answer = client.subscribe("TRUE", durable=True)
+    assert isinstance(answer, Subscribed)
+    seen = ann.publish("e1")
+    world.run(s=1)
+    world.crash("a")
+    come(client, "b", answer.home, seen)
+    world.run(s=70)
+    world.start("a")
+    world.run(s=10)
+    assert homes_of(world, "a", "b") == ["b"]
+
+
+def test_a_move_whose_home_tells_it_no_more_is_forgotten() -> None:
+    world = Desk("p-a-b", delta=1, tombstone_ttl_s=20)
+    client = Asker(world, "b", "late")
+    world.run(s=1)
+    world["a"].homes.received("p", Superseded("old/1/1", 7, "gone"))
+    world.run(s=15)
+    token = Home("old/1/1", 3, "old")
+    refused = come(client, "b", token, 0)
+    assert isinstance(refused, Refused)
+    assert refused.broker == "gone"
+    world.run(s=10)
+    assert isinstance(come(client, "b", token, 0), Subscribed)

@@ -232,11 +232,14 @@ class Inbox:
     def _luggage(self) -> tuple[PositionTuple, tuple[Governed, ...]]:
         """Return what another broker has to know of the subscription, should it go on there."""
         acked = {**self._resting, **self.prefetch.starts, **self._acked}
+        # who was sought back gets again what it had acknowledged, by the filters of then
+        received = self.prefetch.received
+        done = {pubend: min(tick, received.get(pubend, tick)) for pubend, tick in acked.items()}
         # where it has no place it begins anew, with the present filter
         self._earlier = tuple(
             each
             for each in self._earlier
-            if any(end > acked.get(pubend, end) for pubend, end in each.ends)
+            if any(end > done.get(pubend, end) for pubend, end in each.ends)
         )
         return tuple(acked.items()), self._earlier
 

@@ -17,6 +17,8 @@ class Superseded(msgspec.Struct, frozen=True, array_like=True, tag=True):
     epoch: int
     """How often it had moved when it came here."""
     home: BrokerId
+    told: int = 0
+    """By the home's clock when it has said so last: it says so again and again, and others forget."""
 
     @property
     def rank(self) -> tuple[int, BrokerId]:

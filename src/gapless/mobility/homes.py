@@ -1,10 +1,16 @@
 """Where durable subscriptions live that have moved (MV-13, MV-14, MV-16).
 
 Told like an announcement: to everybody, and again at the start of every session. The old home may be
-down for days; whoever meets it first when it comes back tells it.
+down for days; whoever meets it first when it comes back tells it. Others forget a move after
+``tombstone_ttl_s``, so the home tells it anew well before that, for as long as the subscription is there:
+else an old home that is far away and was down for longer would never hear of it.
 """
 
 from __future__ import annotations
+
+from typing import Final
+
+import msgspec
 
 from gapless.core.ids import BrokerId
 from gapless.core.limits import MOVES_MAX
@@ -19,6 +25,9 @@ from gapless.overlay.sessions import Sessions
 
 __all__ = ["Homes"]
 
+_TELLINGS: Final = 4
+"""How often a home says where a subscription is before others forget it."""
+
 
 class Homes:
     """The moves that this broker has heard of, its own among them."""
@@ -28,7 +37,8 @@ class Homes:
         self._sessions = sessions
         self._calls = calls
         self._moves: dict[str, tuple[Superseded, int]] = {}
-        """The last move of each subscription, by its birth, and when it was heard; oldest first."""
+        """The last move of each subscription, by its birth, and when it was heard last; oldest first."""
+        self._ttl_us = us(s=context.parameters.tombstone_ttl_s)
         self._every_us = us(ms=context.parameters.ack_ms)
         calls.moves = self
         context.after(self._every_us, self._review)
@@ -57,7 +67,7 @@ class Homes:
     def received(self, peer: BrokerId, move: Superseded) -> None:
         """Take the news of a move, pass it on, and let go what has moved away from here."""
         held, _ = self._moves.get(move.birth, (None, 0))
-        if held is not None and held.rank >= move.rank:
+        if held is not None and (held.rank, held.told) >= (move.rank, move.told):
             if held.rank > move.rank and held.home == self._context.identity.broker:
                 self._context.post(peer, held)  # who told it has not heard that it is here
             return
@@ -85,14 +95,18 @@ class Homes:
     # --- what is told --------------------------------------------------------------------------
 
     def _review(self) -> None:
-        """Say of subscriptions that came here that they live here, once their logs are kept."""
+        """Say of subscriptions that came here that they live here, once their logs are kept.
+
+        Say it again while others may remember it, and forget what nobody says any more.
+        """
         self._context.after(self._every_us, self._review)
-        oldest = self._context.now - us(s=self._context.parameters.tombstone_ttl_s)
-        self._moves = {
-            birth: (move, since)
-            for birth, (move, since) in self._moves.items()
-            if since > oldest or move.home == self._context.identity.broker
-        }
+        now = self._context.now
+        for birth, (move, since) in [*self._moves.items()]:
+            if move.home == self._context.identity.broker:
+                if now - since >= self._ttl_us // _TELLINGS:
+                    self._store(msgspec.structs.replace(move, told=self._context.clock), None)
+            elif now - since >= self._ttl_us:
+                del self._moves[birth]
         for subscription in self._calls.durable():
             if subscription.epoch and subscription.stored and self._is_kept(subscription):
                 self._claim(subscription)
@@ -110,7 +124,7 @@ class Homes:
     def _claim(self, subscription: Subscription) -> None:
         me = self._context.identity.broker
         held, _ = self._moves.get(subscription.birth, (None, 0))
-        move = Superseded(subscription.birth, subscription.epoch, me)
+        move = Superseded(subscription.birth, subscription.epoch, me, self._context.clock)
         if held is None or held.rank < move.rank:
             self._store(move, None)
 

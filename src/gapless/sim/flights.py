@@ -9,6 +9,8 @@ from gapless.delivery.subscribers.calls import Calls
 from gapless.delivery.subscribers.reporting import Reporting
 from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.clients import Begin, Subscribe
+from gapless.messages.mobility import Superseded
+from gapless.mobility import Homes
 from gapless.sim.plants import Plant, replaced
 
 __all__ = ["FLIGHTS"]
@@ -33,7 +35,16 @@ def _acknowledges_silence(original: Any) -> Any:
     return save
 
 
+def _keeps_what_has_moved(_: Homes, subscription: Subscription, move: Superseded) -> None:
+    del subscription, move
+
+
 FLIGHTS: Final = (
+    Plant(
+        "an old home stays",
+        "a broker keeps a subscription that lives elsewhere since a move (MV-14)",
+        ((Homes, "_let_go", replaced(_keeps_what_has_moved)),),
+    ),
     Plant(
         "a flight forgets what is owed",
         "what a client has seen counts as acknowledged where it flees to (MV-13, R50)",
@@ -50,5 +61,6 @@ FLIGHTS: Final = (
         ((Reporting, "save_acknowledgements", _acknowledges_silence),),
     ),
 )
-"""Each is to be caught within 1,000 seeds. Two more rules, that only what is kept is claimed and that every
-attempt counts, are shown by the scenarios of ``tests/mobility``: in the swarm others make up for them."""
+"""Each is to be caught within 1,000 seeds. Three more rules, that only what is kept is claimed, that every
+attempt counts, and that an older claim does not, are shown by the scenarios of ``tests/mobility``: in the swarm
+others make up for them."""

@@ -202,5 +202,42 @@ REGRESSIONS: tuple[Regression, ...] = (
             '":false,"expiry_s":604800,"retention_s":0}'
         ),
     ),
+    Regression(
+        "a client that fled got again what it had seen, where a crash came between the record and its strands",
+        json=(
+            '{"seed":4141,"cells":4,"shape":"random","fan_out":2,"brokers_per_cell":2,"mixed_cells"'
+            ':true,"delta":2,"pace":0.5,"limits":{"cache_bytes":300,"nack_span_ms":5,"read_chunk_by'
+            'tes":300,"regimes_kept":2,"log_bytes_max":3000},"network":"session","delay_us_min":50,'
+            '"delay_us_max":10000,"duplicate":0.1,"half_open":0.3,"stall":0.0,"sync_us_min":1000,"s'
+            'ync_us_max":2000,"together":true,"survive":1.0,"torn":0.0,"clock_error_us":1000,"rates'
+            '":{"crash":0.3,"crash inside a sync":0.8,"one-way cut":0.3,"permanent cut":0.8,"reset"'
+            ':0.1,"clock jump":0.3,"client loss":0.3,"slow client":0.3},"quiet":0.1,"period_ms":100'
+            '0,"down_ms_min":0,"down_ms_max":250,"outage_ms":600,"relapse":0.0,"whole_core":1.0,"in'
+            'ner_losses":0.5,"inner_cuts":0.0,"safety_ms":15000,"liveness_ms":105000,"operations_ma'
+            'x":1000000,"domain":4,"pubends":2,"publishers":1,"subscribers":1,"publish_rate":8.0,"b'
+            'atch_max":8,"churn_rate":0.1,"durable":0.5,"total":0.2,"past":0.0,"best_effort":0.0,"l'
+            'ate_pubends":0.3,"rivals":0.0,"outside":0.0,"widen_rate":0.0,"repeat_rate":0.0,"stager'
+            's":0,"stage_rate":0.0,"amnesia":0.3,"reads":0.0,"roam":0.0,"flee":0.5,"credit_max":5,"'
+            'expiry":false,"expiry_s":604800,"retention_s":1}'
+        ),
+    ),
+    Regression(
+        "a filter stayed behind that governed what came again after acknowledgements were lost in a crash",
+        json=(
+            '{"seed":3626,"cells":3,"shape":"broom","fan_out":3,"brokers_per_cell":3,"mixed_cells":'
+            'false,"delta":2,"pace":0.1,"limits":{},"network":"datagram","delay_us_min":200,"delay_'
+            'us_max":1500,"duplicate":0.0,"half_open":0.3,"stall":0.0,"sync_us_min":100,"sync_us_ma'
+            'x":20000,"together":false,"survive":0.5,"torn":0.2,"clock_error_us":10000000,"rates":{'
+            '"crash":4.0,"crash inside a sync":4.0,"pause":1.5,"one-way cut":0.5,"permanent cut":0.'
+            '5,"clock jump":0.5,"client loss":1.0,"slow client":4.0},"quiet":0.4,"period_ms":500,"d'
+            'own_ms_min":0,"down_ms_max":4000,"outage_ms":600,"relapse":0.0,"whole_core":0.0,"inner'
+            '_losses":0.2,"inner_cuts":0.5,"safety_ms":8000,"liveness_ms":45000,"operations_max":10'
+            '00000,"domain":4,"pubends":3,"publishers":4,"subscribers":5,"publish_rate":20.0,"batch'
+            '_max":3,"churn_rate":1.5000000000000002,"durable":1.0,"total":0.2,"past":0.6,"best_eff'
+            'ort":0.0,"late_pubends":0.6,"rivals":0.0,"outside":0.02,"widen_rate":0.0,"repeat_rate"'
+            ':0.0,"stagers":0,"stage_rate":0.0,"amnesia":0.1,"reads":2.0,"roam":0.2,"flee":0.5,"cre'
+            'dit_max":1,"expiry":false,"expiry_s":1,"retention_s":3600}'
+        ),
+    ),
 )
 """Newest last."""

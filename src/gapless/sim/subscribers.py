@@ -174,12 +174,17 @@ class Subscriber(Client):
         )
 
     def _what_governed(self) -> tuple[Governed, ...]:
-        """Return the filters before the present one that govern what is not acknowledged."""
-        acked = {**self._resting, **dict(self.checker.acknowledged())}
+        """Return the filters before the present one that govern what is not acknowledged, or comes again.
+
+        Who has lost its place goes on before what it had acknowledged, if its home lost that in a crash.
+        """
+        done = {**self._resting, **dict(self.checker.acknowledged())}
+        for pubend, tick in self.checker.position():
+            done[pubend] = min(tick, done[pubend])
         return tuple(
             each
             for each in self._earlier
-            if any(end > acked.get(pubend, end) for pubend, end in each.ends)
+            if any(end > done.get(pubend, end) for pubend, end in each.ends)
         )
 
     def _resume_begin(self) -> Begin:

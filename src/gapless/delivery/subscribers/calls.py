@@ -249,6 +249,9 @@ class Calls:
         wait = us(ms=self._context.parameters.attach_timeout_ms)
         timer = self._context.after(wait, subscription.give_answer)
         subscription.answer = Answer(call.request, call.begin, call.seeks, timer)
+        if subscription.stored:
+            # a crash may have come between the record and the strands that it gives places to
+            host.look_at_all(subscription)
         self._resume_strands(subscription, call.begin, call.seeks)
         host.touch(subscription)
 

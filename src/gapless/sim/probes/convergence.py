@@ -36,7 +36,8 @@ class Convergence(Invariant):
     outside nothing is promised: they come and go, so they may be late, or not known, for ever, and an
     edge that leads to them alone is never settled.
 
-    If the whole overlay heals, and no link stays cut, no partition is named any more. And there is no
+    If the whole overlay heals, and no link stays cut, no partition is named any more. If it heals and no log
+    is damaged, which a new home might wait for, a durable subscription has one home (MV-14). And there is no
     surplus: a table has no conjunction that no host says on whose behalf it speaks (VT 3.3), unless it
     was merged. Only there: a part goes on to speak for whoever is outside, and what of that is old cannot
     be told from what is wanted.
@@ -86,6 +87,8 @@ class Convergence(Invariant):
             if whole and not self.insight.options.inner_cuts:
                 found += [f"{me}: partition {each}" for each in machine.partitions.table()]
             found += [f"{me}: {line}" for line in self._streams(machine, streams)]
+        if whole and len(streams) == len(self.truth.streams):
+            found += _second_homes(machines)
         return found
 
     @property
@@ -206,6 +209,19 @@ class Convergence(Invariant):
         else:
             floor = None if row is None else row.floor
             yield f"the floor of {subend.pubend} is at {floor} of {hosted.top}"
+
+
+def _second_homes(machines: list[Broker]) -> Iterator[str]:
+    """Look for durable subscriptions that live at several brokers."""
+    homes: dict[str, list[str]] = {}
+    for machine in machines:
+        for subscription in machine.calls.durable():
+            homes.setdefault(subscription.birth, []).append(
+                f"{subscription.name} at {machine.context.identity.broker}, epoch {subscription.epoch}"
+            )
+    for birth, places in homes.items():
+        if len(places) > 1:
+            yield f"{birth} has several homes: {'; '.join(places)}"
 
 
 def _said(machines: list[Broker]) -> dict[ShbId, set[str]]:

@@ -12,6 +12,7 @@ from gapless.core.ticks import Tick
 from gapless.delivery.istream import Stream as Held
 from gapless.delivery.subscribers.segments import Segment
 from gapless.delivery.subscribers.states import State
+from gapless.delivery.subscribers.strand import Strand
 from gapless.messages.streams import Piece
 from gapless.sim.oracle import Stream
 from gapless.sim.probes.insight import Insight, broker_of
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from gapless.sim.world import Host, Process, World
 
 __all__ = ["SilenceHonesty"]
-
-SCAN_STEPS = 128
-"""After so many steps of the world the next broker's streams are looked at as a whole."""
 
 
 class SilenceHonesty(Invariant):
@@ -36,8 +34,8 @@ class SilenceHonesty(Invariant):
 
     A filter that starts later, at the virtual time of one that covers it, is looked at with all that
     any broker holds then. What was handed over before needs no second look: the tables of that time
-    cover it (I4), and so did what was filtered by them. Which of two filters governs depends on the
-    state of a strand too; for that, all is looked at now and then.
+    cover it (I4), and so did what was filtered by them. So is one that a strand waits for, whenever the
+    state of that strand changes: which of two filters governs depends on it.
     """
 
     def __init__(self, insight: Insight) -> None:
@@ -47,13 +45,15 @@ class SilenceHonesty(Invariant):
         """The pieces of a broker's streams, as they were looked at after its last step."""
         self._filters: dict[BrokerId, list[tuple[Segment, VirtualTime | None]]] = {}
         """The filters of a host as they were then, with their starts."""
-        self._steps = 0
+        self._changing: dict[BrokerId, list[tuple[Strand, State]]] = {}
+        """The strands of a host that waited then for their next filter, with their states."""
 
     def started(self, world: World, process: Process) -> None:
         """A new life holds nothing."""
         del world
         self._held[process.host.broker] = {}
         self._filters[process.host.broker] = []
+        self._changing[process.host.broker] = []
 
     def piece(
         self, process: Process, peer: BrokerId, leaf: bool, stream: Stream, piece: Piece
@@ -149,15 +149,17 @@ class SilenceHonesty(Invariant):
                 self._look_at_new(process, True, stream, held.get(stream, []))
                 held[stream] = stream._pieces.copy()
         filters = [(each, each.start) for each in machine.host._segments.values()]
-        if filters != self._filters[me]:
-            self._filters[me] = filters
+        changing = [
+            (strand, strand.state)
+            for subscription in machine.host.subscriptions.values()
+            for strand in subscription.strands.values()
+            if strand.next is not None
+        ]
+        if filters != self._filters[me] or changing != self._changing[me]:
+            self._filters[me], self._changing[me] = filters, changing
             for other in self.world.hosts.values():
                 if other.process is not None:
                     self._scan(other.process)
-        self._steps += 1
-        if self._steps >= SCAN_STEPS:
-            self._steps = 0
-            self._scan(process)
 
     def _look_at_new(self, process: Process, leaf: bool, held: Held, before: list[Piece]) -> None:
         """Look at the pieces of a stream that it did not hold before."""
