@@ -116,6 +116,19 @@ def test_an_island_is_cut_off_from_one_side_and_fed_by_the_other(words: str, del
         assert len(wanted(island, overlay=overlay)) == len(wanted(overlay=overlay))
 
 
+def test_faults_last_longer_where_brokers_are_slower_to_suspect() -> None:
+    usual = [faults[0] for faults in islice(draw_faults(LINE, Random(4)), 60)]
+    slow = [faults[0] for faults in islice(draw_faults(LINE, Random(4), 6_000), 60)]
+    for one, other in zip(usual, slow, strict=True):
+        # both are rounded to tenths, and a link flaps five times
+        assert other.flap_s == pytest.approx(4 * one.flap_s, abs=0.25)
+        assert other.hold_s == pytest.approx(4 * one.hold_s, abs=5 * 0.25)
+        assert (one.kind, one.victims, one.cuts) == (other.kind, other.victims, other.cuts)
+    for fault in slow:
+        if fault.kind == "freeze":
+            assert fault.hold_s > 6.0, "so that everybody has noticed"
+
+
 def test_without_a_bypass_an_island_would_have_no_way() -> None:
     (island,) = drawn(LINE, "island", 1)
     narrow = overlay_of("line:5x2", delta=0)

@@ -13,7 +13,8 @@ to δ cells in a row are lost. While a fault lasts guests subscribe anew, and on
 changes its filter (:mod:`.company`, :mod:`.watchers`). A fault stays until every stream that still has a
 way flows again (:mod:`.flow`, :mod:`.ways`): who bypasses δ lost cells has to do so while they are lost, and
 a durable subscription whose broker is gone has to flee. Then it heals, and all streams must flow again. How
-long both took is reported.
+long both took is reported, to be read against what brokers and clients are told about patience
+(:mod:`.timing`).
 
 In the end the demo's audit reads what publishers and subscribers wrote down. The verdict is clean only
 if nothing was lost, doubled, out of order or uncalled for, no stream that had a way stood still, and no

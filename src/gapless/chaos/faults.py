@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from gapless.chaos.parts import longest_way
 from gapless.core.ids import BrokerId, CellId
+from gapless.core.parameters import DEFAULTS
 from gapless.runtime.overlays import Overlay
 
 __all__ = ["ANOTHER_LEFT", "ONE_LEFT", "Fault", "Harm", "count_kinds", "draw_faults"]
@@ -54,9 +55,11 @@ class Fault(NamedTuple):
 class _Draw:
     """The places of one overlay, and the choice among them."""
 
-    def __init__(self, overlay: Overlay, random: Random) -> None:
+    def __init__(self, overlay: Overlay, random: Random, session_dead_ms: int) -> None:
         self._overlay = overlay
         self._random = random
+        self._slowness = session_dead_ms / DEFAULTS.session_dead_ms
+        """How much longer than by default it takes to be suspected."""
         self._brokers = {cell.name: cell.brokers for cell in overlay.topology.cells}
         self._left: frozenset[BrokerId] = frozenset()
         """Who was left alone in its cell the last time."""
@@ -72,11 +75,15 @@ class _Draw:
 
     def hold_s(self) -> float:
         """Longer than it takes to be suspected, mostly."""
-        return round(self._random.uniform(1.0, 4.0), 1)
+        return round(self._random.uniform(1.0, 4.0) * self._slowness, 1)
+
+    def long_s(self) -> float:
+        """Longer than it takes to be suspected, always."""
+        return self.hold_s() + 2.0 * self._slowness
 
     def flap_s(self) -> float:
         """Around the time in which a session that hears nothing dies."""
-        return round(self._random.uniform(0.3, 2.5), 1)
+        return round(self._random.uniform(0.3, 2.5) * self._slowness, 1)
 
     def neighbours(self) -> tuple[BrokerId, BrokerId]:
         """Return two brokers of cells with an edge between them."""
@@ -148,7 +155,7 @@ def _crash(draw: _Draw) -> Fault:
 def _freeze(draw: _Draw) -> Fault:
     broker = draw.broker()
     text = f"{Harm.FREEZE.value} {broker}"
-    return Fault("freeze", text, Harm.FREEZE, (broker,), (), draw.hold_s() + 2.0)
+    return Fault("freeze", text, Harm.FREEZE, (broker,), (), draw.long_s())
 
 
 def _one_way(draw: _Draw) -> Fault:
@@ -225,9 +232,14 @@ def count_kinds(overlay: Overlay) -> int:
     return len(_kinds(overlay))
 
 
-def draw_faults(overlay: Overlay, random: Random) -> Iterator[tuple[Fault, ...]]:
-    """Draw faults without end, of which those in one tuple come together."""
-    draw, kinds = _Draw(overlay, random), _kinds(overlay)
+def draw_faults(
+    overlay: Overlay, random: Random, session_dead_ms: int = DEFAULTS.session_dead_ms
+) -> Iterator[tuple[Fault, ...]]:
+    """Draw faults without end, of which those in one tuple come together.
+
+    How long they last goes with the time after which brokers take a silent neighbour to be down.
+    """
+    draw, kinds = _Draw(overlay, random, session_dead_ms), _kinds(overlay)
     while True:
         random.shuffle(kinds)
         for kind in kinds:

@@ -22,11 +22,10 @@ from gapless.chaos.namespaces import Namespaces
 from gapless.chaos.networks import Network, NetworkKind
 from gapless.chaos.parts import FICKLE, VISITOR, cast_for
 from gapless.chaos.proxies import Proxies
-from gapless.chaos.verdict import Options, Timing, Verdict, show_verdict
-from gapless.chaos.watchers import FLEE_AFTER_S
+from gapless.chaos.timing import parameters_for, timing_for
+from gapless.chaos.verdict import Options, Verdict, show_verdict
 from gapless.chaos.ways import streams_with_a_way, who_must_move
 from gapless.client import connect
-from gapless.core.parameters import Parameters
 from gapless.demo.audit import audit_files
 from gapless.demo.players import Feed, Tally
 from gapless.demo.records import RecordFile
@@ -46,10 +45,6 @@ __all__ = ["EXIT_INTERRUPTED", "EXIT_UNCLEAN", "perform", "perform_and_show"]
 
 EXIT_UNCLEAN: Final = 1
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
-
-PARAMETERS: Final = {"redial_max_ms": 500, "client_beat_ms": 500}
-"""Brokers of one computer may look often whether a neighbour is back, and clients leave a broker that
-says nothing for two seconds."""
 
 GUESTS_AFTER: Final = 0.3
 """When guests come, as a part of the time that a fault lasts at least: some before it can have been
@@ -101,7 +96,7 @@ class _Run:
         self._supervisor = Supervisor(
             await self.network.start(self.overlay),
             data / "brokers",
-            parameters=PARAMETERS,
+            parameters=parameters_for(self.options.session_dead_ms),
             places=self.network,
             on_event=self._happened,
         )
@@ -165,7 +160,8 @@ class _Run:
         limit = loop.time() + self.options.minutes * 60
         random = Random(self.options.seed)  # noqa: S311  # a seed gives the same faults again
         least = count_kinds(self.overlay)
-        for number, faults in enumerate(draw_faults(self.overlay, random)):
+        drawn = draw_faults(self.overlay, random, self.options.session_dead_ms)
+        for number, faults in enumerate(drawn):
             if number >= least and loop.time() >= limit:
                 return
             await self._endure(faults)
@@ -307,19 +303,6 @@ async def _listed(broker: BrokerProcess) -> list[str]:
         return [f"{broker.name} lists {each}" for each in await session.partitions()]
 
 
-def _timing() -> Timing:
-    """Return what brokers and clients of a run are told about patience."""
-    told = msgspec.convert(PARAMETERS, Parameters)
-    return Timing(
-        heartbeat_ms=told.heartbeat_ms,
-        session_dead_ms=told.session_dead_ms,
-        redial_max_ms=told.redial_max_ms,
-        attach_timeout_ms=told.attach_timeout_ms,
-        client_beat_ms=told.client_beat_ms,
-        flee_after_s=FLEE_AFTER_S,
-    )
-
-
 async def perform(
     options: Options, kind: NetworkKind, data: Path, screen: Screen, tally: Tally
 ) -> Verdict:
@@ -343,7 +326,7 @@ async def perform(
     return Verdict(
         options=options,
         network=kind,
-        timing=_timing(),
+        timing=timing_for(options.session_dead_ms),
         faults=run.faults,
         fail_over=tabulate(run.fail_overs),
         stuck=run.stuck,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -12,8 +12,12 @@ from gapless.chaos.networks import NetworkKind
 from gapless.cli.options import AsJson, settle
 from gapless.cli.output import print_note
 from gapless.core.errors import UsageError
+from gapless.core.parameters import DEFAULTS
 
 __all__ = ["chaos"]
+
+LEAST_DEAD_MS: Final = 300
+"""A process that waits its turn on a busy computer must not be taken for dead all the time."""
 
 
 def chaos(
@@ -30,6 +34,14 @@ def chaos(
     ] = 2,
     seed: Annotated[int, typer.Option(help="Of the faults and of the quotes.")] = 1,
     rate: Annotated[float, typer.Option(min=1, help="Events a second, of all publishers.")] = 100.0,
+    session_dead_ms: Annotated[
+        int,
+        typer.Option(
+            min=LEAST_DEAD_MS,
+            max=DEFAULTS.link_silent_ms - 1,
+            help="A neighbour that was not heard for so long is down; heartbeats go with it.",
+        ),
+    ] = DEFAULTS.session_dead_ms,
     network: Annotated[
         NetworkKind,
         typer.Option(
@@ -55,7 +67,14 @@ def chaos(
     from gapless.chaos.verdict import Options
 
     settle(context, as_json=as_json)
-    options = Options(minutes=minutes, topology=topology, delta=delta, seed=seed, rate=rate)
+    options = Options(
+        minutes=minutes,
+        topology=topology,
+        delta=delta,
+        seed=seed,
+        rate=rate,
+        session_dead_ms=session_dead_ms,
+    )
     kind = _settled(network)
     raise typer.Exit(perform_and_show(options, kind, data, as_json=as_json))
 
