@@ -17,7 +17,7 @@ import msgspec
 
 from gapless.chaos.company import Company
 from gapless.chaos.faults import Fault, Harm, count_kinds, draw_faults
-from gapless.chaos.flow import FailOver, Flow, Stream, tabulate
+from gapless.chaos.flow import Counts, FailOver, Flow, Stream, tabulate
 from gapless.chaos.namespaces import Namespaces
 from gapless.chaos.networks import Network, NetworkKind
 from gapless.chaos.parts import FICKLE, VISITOR, cast_for
@@ -191,13 +191,14 @@ class _Run:
             await self._go_around(guests, wanted, due, hold_s, text)
             moving = who_must_move(self.overlay, present, faults)
             during, moved, joined = self._times(wanted, moving, guests)
+            everything = self.company.streams
+            waited = len(self.flow.still(everything))
         finally:
             over.set()
             await asyncio.gather(*flaps)
             self.flow.begin()
             for fault in faults:
                 await self._heal(fault)
-        everything = self.company.streams
         await self._await_flow(everything, f"after: {text}")
         if not is_due:
             await self._await_change(changing, f"after: {text}")
@@ -205,9 +206,10 @@ class _Run:
         await self.company.find_homes()
         await self.company.see_off()
         kind = faults[0].kind if len(faults) == 1 else "two at once"
-        found = FailOver(kind, during, after, moved, joined)
+        counts = Counts(len(everything), len(wanted), waited)
+        found = FailOver(kind, during, after, moved, joined, counts)
         self.fail_overs.append(found)
-        self._say_flow(found, len(wanted), len(everything))
+        self.screen.say(f"  {found.story}", style="green")
 
     async def _go_around(
         self,
@@ -235,18 +237,6 @@ class _Run:
         joined = {stream for stream in wanted if stream.watcher in coming}
         stayed = set(wanted) - moved - joined
         return [self.flow.slowest_s(some) for some in (stayed, moved, joined)]
-
-    def _say_flow(self, found: FailOver, wanted: int, everything: int) -> None:
-        said = f"{wanted} of {everything} streams had a way"
-        if found.with_way_s is not None:
-            said += f", and flowed again after {found.with_way_s:.2f} s"
-        if found.moved_s is not None:
-            said += f"; of who moved after {found.moved_s:.2f} s"
-        if found.joined_s is not None:
-            said += f"; new subscriptions flowed after {found.joined_s:.2f} s"
-        if found.healed_s is not None:
-            said += f"; all flowed {found.healed_s:.2f} s after healing"
-        self.screen.say(f"  {said}", style="green")
 
     async def _await_flow(self, wanted: Collection[Stream], when: str) -> None:
         """Wait until streams flow; note those that do not."""

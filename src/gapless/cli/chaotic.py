@@ -57,11 +57,11 @@ def chaos(
     """Kill, freeze and cut off brokers while events flow, and audit every delivery.
 
     One fault follows the other: a broker is killed or frozen, all but one of each cell are killed, a link
-    is cut in one direction or both, a cell is cut off from one side or from all, up to delta cells in a row
-    are lost. Meanwhile subscriptions flee, begin and change. What still has a way must flow while the fault
-    lasts, and everything when it has healed; how long that takes is reported. Exit code 1 if a stream stood
-    still, or anything was lost, came twice, out of order or uncalled for, or a broker still lists a
-    partition in the end.
+    is cut in one direction or both, all links over an edge of the tree in one, a cell is cut off from one side
+    or from all, up to delta + 1 cells in a row are lost. Meanwhile subscriptions flee, begin and change. What
+    still has a way must flow while the fault lasts, and everything when it has healed; how long that takes is
+    reported. Exit code 1 if a stream stood still, or anything was lost, came twice, out of order or uncalled
+    for, or a broker still lists a partition in the end.
     """
     from gapless.chaos.run import perform_and_show
     from gapless.chaos.verdict import Options
