@@ -14,7 +14,8 @@ from gapless.chaos import run
 from gapless.chaos.faults import Fault, Harm
 from gapless.chaos.networks import NetworkKind
 from gapless.chaos.proxies import Proxies
-from gapless.chaos.verdict import Options, Timing, Verdict, show_verdict
+from gapless.chaos.timing import Timing
+from gapless.chaos.verdict import Options, Verdict, show_verdict
 from gapless.core.ids import BrokerId
 from gapless.demo.audit import Audit, Row
 from gapless.demo.players import Tally

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, pairwise
 from random import Random
 
 import pytest
 
-from gapless.chaos.faults import ANOTHER_LEFT, ONE_LEFT, Fault, Harm, count_kinds, draw_faults
+from gapless.chaos.faults import (
+    ANOTHER_LEFT,
+    ONE_LEFT,
+    ONE_TOO_MANY,
+    SIDE_CUT,
+    Fault,
+    Harm,
+    count_kinds,
+    draw_faults,
+)
 from gapless.chaos.flow import Stream
 from gapless.chaos.parts import NEWCOMERS, VISITOR, cast_for, longest_way
 from gapless.chaos.ways import connected_parts, streams_with_a_way, who_must_move
@@ -46,7 +55,7 @@ def drawn(overlay: Overlay, kind: str, count: int) -> list[Fault]:
 
 
 @pytest.mark.parametrize("words", ["line:5x2", "line:2", "star:5x2", "tree:2x3x2", "line:1x3"])
-@pytest.mark.parametrize("delta", [0, 1, 2, 3])
+@pytest.mark.parametrize("delta", [0, 1, 2, 3, 4])
 def test_a_seed_draws_the_same_faults_again_and_every_kind_in_a_round(
     words: str, delta: int
 ) -> None:
@@ -60,12 +69,14 @@ def test_a_seed_draws_the_same_faults_again_and_every_kind_in_a_round(
     kinds = {faults[0].kind for faults in first[: count_kinds(overlay)]}
     assert len(kinds) == count_kinds(overlay)
     assert {"crash", "freeze"} <= kinds
-    assert ("one-way cut" in kinds) == (len(overlay.topology.cells) > 1)
-    for length in (2, 3):
+    assert ("one-way cut" in kinds) == (SIDE_CUT in kinds) == (len(overlay.topology.cells) > 1)
+    for length in (2, 3, 4):
         in_a_row = delta == length and len(overlay.topology.cells) > 1
         assert (f"{length} cells in a row" in kinds) == in_a_row
     assert ("barrier" in kinds) == (delta > 0 and len(overlay.topology.cells) > 1)
-    assert ("island" in kinds) == (delta > 0 and len(longest_way(overlay)) > 2)
+    has_sides = delta > 0 and len(longest_way(overlay)) > 2
+    assert ("island" in kinds) == ("one-way island" in kinds) == has_sides
+    assert (ONE_TOO_MANY in kinds) == (len(longest_way(overlay)) >= delta + 2), "some are left"
     several = any(len(cell.brokers) > 1 for cell in overlay.topology.cells)
     assert ({ONE_LEFT, ANOTHER_LEFT} <= kinds) == several
 
@@ -114,6 +125,100 @@ def test_an_island_is_cut_off_from_one_side_and_fed_by_the_other(words: str, del
         assert cell == longest_way(overlay)[len(longest_way(overlay)) // 2]
         assert connected_parts(overlay, [island]) == [everybody], "there is a way around"
         assert len(wanted(island, overlay=overlay)) == len(wanted(overlay=overlay))
+
+
+@pytest.mark.parametrize("words", ["line:5x2", "line:3", "line:3x3", "star:5x2", "tree:2x3x2"])
+def test_an_island_that_is_silent_in_one_direction_is_fed_by_the_other_side_too(words: str) -> None:
+    overlay = overlay_of(words, delta=1)
+    everybody = {broker for broker, _ in overlay.brokers}
+    middle = longest_way(overlay)[len(longest_way(overlay)) // 2]
+    directions = set()
+    for island in drawn(overlay, "one-way island", 12):
+        assert island.harm is Harm.NOTHING
+        sources, targets = ends(island, overlay)
+        assert {middle} in (sources, targets)
+        directions.add({middle} == sources)
+        assert connected_parts(overlay, [island]) == [everybody], "there is a way around"
+    assert directions == {True, False}, "it is dumb, or deaf"
+
+
+@pytest.mark.parametrize("words", ["line:5x2", "line:2", "line:3x3", "star:5x2", "tree:2x3x2"])
+@pytest.mark.parametrize("delta", [0, 1, 4])
+def test_a_side_cut_silences_one_side_of_an_edge_for_all_of_the_other_but_not_back(
+    words: str, delta: int
+) -> None:
+    overlay = overlay_of(words, delta=delta)
+    everybody = {broker for broker, _ in overlay.brokers}
+    way = longest_way(overlay)
+    for fault in drawn(overlay, SIDE_CUT, 12):
+        assert fault.harm is Harm.NOTHING
+        some, others = ({link[end] for link in fault.cuts} for end in (0, 1))
+        assert some | others == everybody
+        assert not some & others
+        assert set(fault.cuts) == {(one, other) for one in some for other in others}
+        sources, targets = ends(fault, overlay)
+        crossed = [pair for pair in pairwise(way) if len(sources & set(pair)) == 1]
+        assert len(crossed) == 1, "it is an edge between those who publish and those who listen"
+        assert all(len(side & set(way)) for side in (sources, targets))
+        assert sorted(map(sorted, connected_parts(overlay, [fault]))) == sorted(
+            map(sorted, (some, others))
+        ), "a session needs both directions"
+
+
+def ends(fault: Fault, overlay: Overlay) -> tuple[set[str], set[str]]:
+    """Return from which cells nothing gets, and to which."""
+    cells = dict(overlay.brokers)
+    sources, targets = zip(*fault.cuts, strict=True)
+    return {cells[each] for each in sources}, {cells[each] for each in targets}
+
+
+@pytest.mark.parametrize(("words", "delta"), [("line:5x2", 2), ("line:3x3", 0), ("line:6", 3)])
+def test_past_one_cell_too_many_there_is_no_way_from_side_to_side(words: str, delta: int) -> None:
+    overlay = overlay_of(words, delta=delta)
+    cells, way = dict(overlay.brokers), longest_way(overlay)
+    harms = set()
+    for fault in drawn(overlay, ONE_TOO_MANY, 20):
+        harms.add(fault.harm)
+        lost_cells = sorted({cells[broker] for broker in fault.victims})
+        first = way.index(lost_cells[0])
+        assert tuple(lost_cells) == way[first : first + delta + 1]
+        assert len(fault.victims) == sum(cell in lost_cells for cell in cells.values())
+        running = connected_parts(overlay, [fault])
+        parts = [{cells[broker] for broker in part} for part in running]
+        island = [set(lost_cells)] if fault.harm is Harm.ISOLATE else []
+        sides = [{*way[:first]}, {*way[first + delta + 1 :]}]
+        assert all(sides)
+        assert sorted(map(sorted, parts)) == sorted(map(sorted, sides + island))
+    assert harms == {Harm.KILL, Harm.FREEZE, Harm.ISOLATE}
+
+
+def test_only_streams_of_one_side_have_a_way_while_one_cell_too_many_is_lost() -> None:
+    dead = lost("b2a", "b2b", "b3a", "b3b", "b4a", "b4b")
+    assert {str(each) for each in wanted(dead)} == {
+        *("tape from lse", "roamer from lse", "refugee from lse"),
+        *("abroad from tse", "fickle from nyse", "fickle from tse"),
+    }
+    assert "fickle" in who_must_move(LINE, residents(LINE), [dead])
+
+
+def test_one_cell_too_many_at_an_end_of_a_short_tree_leaves_the_other_end() -> None:
+    short = overlay_of("line:3x2", delta=1)
+    for fault in drawn(short, ONE_TOO_MANY, 6):
+        assert {*fault.victims} == {"b2a", "b2b", "b3a", "b3b"}
+        assert {"b1a", "b1b"} in connected_parts(short, [fault])
+
+
+def test_faults_last_longer_where_brokers_are_slower_to_suspect() -> None:
+    usual = [faults[0] for faults in islice(draw_faults(LINE, Random(4)), 60)]
+    slow = [faults[0] for faults in islice(draw_faults(LINE, Random(4), 6_000), 60)]
+    for one, other in zip(usual, slow, strict=True):
+        # both are rounded to tenths, and a link flaps five times
+        assert other.flap_s == pytest.approx(4 * one.flap_s, abs=0.25)
+        assert other.hold_s == pytest.approx(4 * one.hold_s, abs=5 * 0.25)
+        assert (one.kind, one.victims, one.cuts) == (other.kind, other.victims, other.cuts)
+    for fault in slow:
+        if fault.kind in {"freeze", SIDE_CUT, ONE_TOO_MANY}:
+            assert fault.hold_s > 6.0, "so that everybody has noticed"
 
 
 def test_without_a_bypass_an_island_would_have_no_way() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from gapless.chaos import flow as flow_module
-from gapless.chaos.flow import FailOver, FailOverRow, Flow, Stream, tabulate
+from gapless.chaos.flow import Counts, FailOver, FailOverRow, Flow, Stream, tabulate
 from tests.client.running import story
 
 if TYPE_CHECKING:
@@ -99,10 +99,30 @@ def test_who_comes_later_is_measured_from_there_and_not_by_what_it_has_missed(cl
 def test_fail_overs_are_told_by_kind() -> None:
     found = [
         FailOver("crash", 1.0, 0.5, 4.0, 0.25),
-        FailOver("crash", 3.0, None),
+        FailOver("crash", 3.0, None, counts=Counts(9, 6, 3)),
         FailOver("cut", None, None),
     ]
     assert tabulate(found) == [
-        FailOverRow("crash", 2, 2.0, 3.0, 0.5, 0.5, 4.0, 4.0, 0.25, 0.25),
+        FailOverRow("crash", 2, 2.0, 3.0, 0.5, 0.5, 4.0, 4.0, 0.25, 0.25, waited_most=3),
         FailOverRow("cut", 1, *(None,) * 8),
     ]
+
+
+def test_what_has_not_flowed_is_waiting(clock: Clock) -> None:
+    flow = Flow()
+    flow.begin()
+    assert flow.still([NYSE, LSE]) == {NYSE, LSE}
+    take(flow, NYSE, clock.at_us + 1, clock.at_us + 2)
+    take(flow, LSE, clock.at_us - 1, clock.at_us + 2)
+    assert flow.still([NYSE, LSE]) == {LSE}, "what came was published before"
+
+
+def test_the_story_of_a_fault_says_how_many_streams_had_a_way_and_how_many_waited() -> None:
+    found = FailOver("δ + 1 cells in a row", 0.1, 2.0, 1.5, 0.25, Counts(26, 7, 19))
+    assert found.story == (
+        "7 of 26 streams had a way, and flowed again after 0.10 s; of who moved after 1.50 s; "
+        "new subscriptions flowed after 0.25 s; 19 waited until it was over; "
+        "all flowed 2.00 s after healing"
+    )
+    nobody = FailOver("freeze", None, None, counts=Counts(3, 0, 0))
+    assert nobody.story == "0 of 3 streams had a way"

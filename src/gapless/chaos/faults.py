@@ -1,12 +1,13 @@
 """Which faults there are, and how a seed draws them.
 
 Every round has each kind once, alone, in an order of the seed's, at places of the seed's; and then two of
-them at once. A fault loses at most δ cells in a row: more have no way around them, and waiting is then
-all that can be shown.
+them at once. Up to δ cells in a row that are lost are bypassed. Past δ + 1 there is no way: what would cross
+them waits, and comes when they are back.
 
 A cell that lives and is cut off from all others is behind a *barrier*: its streams wait. One that is cut
 off from one side of the tree only is an *island*: where brokers of that side know some of the other side,
-it is fed over these.
+it is fed over these. Links can be cut in one direction only, one of them, those of an island, or all from one
+side of an edge to the other. A session needs both directions: over such an edge both wait.
 """
 
 from __future__ import annotations
@@ -18,12 +19,24 @@ from typing import Final, NamedTuple, TypeAlias
 
 from gapless.chaos.parts import longest_way
 from gapless.core.ids import BrokerId, CellId
+from gapless.core.parameters import DEFAULTS
 from gapless.runtime.overlays import Overlay
 
-__all__ = ["ANOTHER_LEFT", "ONE_LEFT", "Fault", "Harm", "count_kinds", "draw_faults"]
+__all__ = [
+    "ANOTHER_LEFT",
+    "ONE_LEFT",
+    "ONE_TOO_MANY",
+    "SIDE_CUT",
+    "Fault",
+    "Harm",
+    "count_kinds",
+    "draw_faults",
+]
 
 ONE_LEFT: Final = "one left in each cell"
 ANOTHER_LEFT: Final = "another one left"
+ONE_TOO_MANY: Final = "δ + 1 cells in a row"
+SIDE_CUT: Final = "one-way side cut"
 
 
 class Harm(Enum):
@@ -54,9 +67,11 @@ class Fault(NamedTuple):
 class _Draw:
     """The places of one overlay, and the choice among them."""
 
-    def __init__(self, overlay: Overlay, random: Random) -> None:
+    def __init__(self, overlay: Overlay, random: Random, session_dead_ms: int) -> None:
         self._overlay = overlay
         self._random = random
+        self._slowness = session_dead_ms / DEFAULTS.session_dead_ms
+        """How much longer than by default it takes to be suspected."""
         self._brokers = {cell.name: cell.brokers for cell in overlay.topology.cells}
         self._left: frozenset[BrokerId] = frozenset()
         """Who was left alone in its cell the last time."""
@@ -72,11 +87,15 @@ class _Draw:
 
     def hold_s(self) -> float:
         """Longer than it takes to be suspected, mostly."""
-        return round(self._random.uniform(1.0, 4.0), 1)
+        return round(self._random.uniform(1.0, 4.0) * self._slowness, 1)
+
+    def long_s(self) -> float:
+        """Longer than it takes to be suspected, always."""
+        return self.hold_s() + 2.0 * self._slowness
 
     def flap_s(self) -> float:
         """Around the time in which a session that hears nothing dies."""
-        return round(self._random.uniform(0.3, 2.5), 1)
+        return round(self._random.uniform(0.3, 2.5) * self._slowness, 1)
 
     def neighbours(self) -> tuple[BrokerId, BrokerId]:
         """Return two brokers of cells with an edge between them."""
@@ -112,12 +131,30 @@ class _Draw:
     def side(self, cell: CellId) -> tuple[BrokerId, ...]:
         """Return the brokers of one side of a cell: all behind one of its neighbours."""
         topology = self._overlay.topology
+        neighbours = topology.neighbourhood(cell, len(topology.cells)).neighbours
+        return self._behind(cell, self._random.choice(neighbours))
+
+    def sides(self) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
+        """Return the brokers of both sides of an edge of the longest way, either of them first."""
+        way = longest_way(self._overlay)
+        first = self._random.randrange(len(way) - 1)
+        here, there = way[first : first + 2]
+        return self.in_any_order(self._behind(there, here), self._behind(here, there))
+
+    def in_any_order(
+        self, some: tuple[BrokerId, ...], others: tuple[BrokerId, ...]
+    ) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
+        """Return both, either of them first."""
+        return self._random.choice(((some, others), (others, some)))
+
+    def _behind(self, cell: CellId, neighbour: CellId) -> tuple[BrokerId, ...]:
+        """Return the brokers that a cell reaches over one of its neighbours, those of that one included."""
+        topology = self._overlay.topology
         around = topology.neighbourhood(cell, len(topology.cells))
-        first = self._random.choice(around.neighbours)
         return tuple(
             broker
             for each in around.cells[1:]
-            if around.path(each.name)[0] == first
+            if around.path(each.name)[0] == neighbour
             for broker in each.brokers
         )
 
@@ -131,11 +168,17 @@ class _Draw:
         return tuple(left)
 
 
-def _between(
-    some: Sequence[BrokerId], others: Sequence[BrokerId]
-) -> tuple[tuple[BrokerId, BrokerId], ...]:
+_Links: TypeAlias = tuple[tuple[BrokerId, BrokerId], ...]
+
+
+def _from_to(some: Sequence[BrokerId], others: Sequence[BrokerId]) -> _Links:
+    """Return the links from each of some to each of others."""
+    return tuple((one, other) for one in some for other in others)
+
+
+def _between(some: Sequence[BrokerId], others: Sequence[BrokerId]) -> _Links:
     """Return the links from each of some to each of others, and back."""
-    pairs = [(one, other) for one in some for other in others]
+    pairs = _from_to(some, others)
     return (*pairs, *(pair[::-1] for pair in pairs))
 
 
@@ -148,7 +191,7 @@ def _crash(draw: _Draw) -> Fault:
 def _freeze(draw: _Draw) -> Fault:
     broker = draw.broker()
     text = f"{Harm.FREEZE.value} {broker}"
-    return Fault("freeze", text, Harm.FREEZE, (broker,), (), draw.hold_s() + 2.0)
+    return Fault("freeze", text, Harm.FREEZE, (broker,), (), draw.long_s())
 
 
 def _one_way(draw: _Draw) -> Fault:
@@ -186,6 +229,25 @@ def _island(draw: _Draw) -> Fault:
     return Fault("island", text, Harm.NOTHING, (), cuts, draw.hold_s())
 
 
+def _one_way_island(draw: _Draw) -> Fault:
+    cell = draw.middle()
+    sources, targets = draw.in_any_order(draw.brokers(cell), draw.side(cell))
+    return _silence("one-way island", sources, targets, draw.hold_s())
+
+
+def _side_cut(draw: _Draw) -> Fault:
+    """Cut the tree in two, in one direction: it lasts until sessions over the edge are dead."""
+    return _silence(SIDE_CUT, *draw.sides(), draw.long_s())
+
+
+def _silence(
+    kind: str, sources: Sequence[BrokerId], targets: Sequence[BrokerId], hold_s: float
+) -> Fault:
+    """Return the cut of all links from some brokers to others, but not back."""
+    text = f"nothing gets from {', '.join(sources)} to {', '.join(targets)}, but back"
+    return Fault(kind, text, Harm.NOTHING, (), _from_to(sources, targets), hold_s)
+
+
 def _one_left(draw: _Draw) -> Fault:
     left = draw.remnant()
     victims = tuple(broker for broker in draw.all_brokers() if broker not in left)
@@ -207,16 +269,30 @@ def _kinds(overlay: Overlay) -> list[_Kind]:
         kinds += [_one_left, _another_left]
     if len(overlay.topology.cells) < 2:
         return kinds
-    kinds += [_one_way, _cut, _flap]
+    kinds += [_one_way, _side_cut, _cut, _flap]
     if overlay.delta >= 1:
         kinds += [_cell, _barrier]
         if len(longest_way(overlay)) >= 3:  # else there is nobody on the other side
-            kinds.append(_island)
-    if overlay.delta >= 2:
-        delta = overlay.delta
-        kinds.append(
-            lambda draw: draw.lost(f"{delta} cells in a row", draw.row(delta), draw.harm())
-        )
+            kinds += [_island, _one_way_island]
+    return kinds + _rows(overlay)
+
+
+def _rows(overlay: Overlay) -> list[_Kind]:
+    """Return the kinds that lose several cells in a row, as many as can be bypassed or one more."""
+    delta = overlay.delta
+
+    def bypassed(draw: _Draw) -> Fault:
+        return draw.lost(f"{delta} cells in a row", draw.row(delta), draw.harm())
+
+    def one_too_many(draw: _Draw) -> Fault:
+        fault = draw.lost(ONE_TOO_MANY, draw.row(delta + 1), draw.harm())
+        return fault._replace(hold_s=draw.long_s())  # what waits is to be seen waiting
+
+    kinds: list[_Kind] = []
+    if delta >= 2:
+        kinds.append(bypassed)
+    if len(longest_way(overlay)) >= delta + 2:  # else nobody is left
+        kinds.append(one_too_many)
     return kinds
 
 
@@ -225,9 +301,14 @@ def count_kinds(overlay: Overlay) -> int:
     return len(_kinds(overlay))
 
 
-def draw_faults(overlay: Overlay, random: Random) -> Iterator[tuple[Fault, ...]]:
-    """Draw faults without end, of which those in one tuple come together."""
-    draw, kinds = _Draw(overlay, random), _kinds(overlay)
+def draw_faults(
+    overlay: Overlay, random: Random, session_dead_ms: int = DEFAULTS.session_dead_ms
+) -> Iterator[tuple[Fault, ...]]:
+    """Draw faults without end, of which those in one tuple come together.
+
+    How long they last goes with the time after which brokers take a silent neighbour to be down.
+    """
+    draw, kinds = _Draw(overlay, random, session_dead_ms), _kinds(overlay)
     while True:
         random.shuffle(kinds)
         for kind in kinds:

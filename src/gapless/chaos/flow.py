@@ -18,7 +18,7 @@ from gapless.demo.players import now_us
 if TYPE_CHECKING:
     from gapless.client import Event
 
-__all__ = ["FailOver", "FailOverRow", "Flow", "Stream", "tabulate"]
+__all__ = ["Counts", "FailOver", "FailOverRow", "Flow", "Stream", "tabulate"]
 
 LOOK_S: Final = 0.05
 
@@ -65,15 +65,30 @@ class Flow:
         loop = asyncio.get_running_loop()
         limit = loop.time() + patience_s
         while loop.time() < limit:
-            if self._again.keys() >= set(wanted):
+            if not self.still(wanted):
                 break
             await asyncio.sleep(LOOK_S)
-        return sorted(set(wanted) - self._again.keys())
+        return sorted(self.still(wanted))
+
+    def still(self, streams: Iterable[Stream]) -> set[Stream]:
+        """Return which of some streams have not flowed since."""
+        return set(streams) - self._again.keys()
 
     def slowest_s(self, wanted: Collection[Stream]) -> float | None:
         """Return how many seconds the slowest of some streams took to flow; None if none has."""
         taken = [after_us for stream, after_us in self._again.items() if stream in wanted]
         return max(taken) / 1e6 if taken else None
+
+
+class Counts(NamedTuple):
+    """How many streams a fault was about."""
+
+    streams: int = 0
+    """All that there were."""
+    with_way: int = 0
+    """Those that had to flow while it lasted."""
+    waited: int = 0
+    """Those of which nothing that was published since had come when it healed."""
 
 
 class FailOver(msgspec.Struct, frozen=True):
@@ -88,6 +103,23 @@ class FailOver(msgspec.Struct, frozen=True):
     """The same, of watchers who had to go to another broker: first they have to notice that."""
     joined_s: float | None = None
     """From their coming on, until who subscribed anew meanwhile was given something of all that had a way."""
+    counts: Counts = Counts()
+
+    @property
+    def story(self) -> str:
+        """Say it in a sentence."""
+        said = f"{self.counts.with_way} of {self.counts.streams} streams had a way"
+        if self.with_way_s is not None:
+            said += f", and flowed again after {self.with_way_s:.2f} s"
+        if self.moved_s is not None:
+            said += f"; of who moved after {self.moved_s:.2f} s"
+        if self.joined_s is not None:
+            said += f"; new subscriptions flowed after {self.joined_s:.2f} s"
+        if self.counts.waited:
+            said += f"; {self.counts.waited} waited until it was over"
+        if self.healed_s is not None:
+            said += f"; all flowed {self.healed_s:.2f} s after healing"
+        return said
 
 
 class FailOverRow(msgspec.Struct, frozen=True):
@@ -103,6 +135,8 @@ class FailOverRow(msgspec.Struct, frozen=True):
     moved_worst_s: float | None = None
     joined_median_s: float | None = None
     joined_worst_s: float | None = None
+    waited_most: int = 0
+    """How many streams waited until it was over, where these were most."""
 
 
 def tabulate(found: Iterable[FailOver]) -> list[FailOverRow]:
@@ -118,7 +152,8 @@ def tabulate(found: Iterable[FailOver]) -> list[FailOverRow]:
             *_spread(each.moved_s for each in members),
             *_spread(each.joined_s for each in members),
         )
-        rows.append(FailOverRow(kind, len(members), *spreads))
+        waited = max(each.counts.waited for each in members)
+        rows.append(FailOverRow(kind, len(members), *spreads, waited_most=waited))
     return rows
 
 

@@ -17,16 +17,15 @@ import msgspec
 
 from gapless.chaos.company import Company
 from gapless.chaos.faults import Fault, Harm, count_kinds, draw_faults
-from gapless.chaos.flow import FailOver, Flow, Stream, tabulate
+from gapless.chaos.flow import Counts, FailOver, Flow, Stream, tabulate
 from gapless.chaos.namespaces import Namespaces
 from gapless.chaos.networks import Network, NetworkKind
 from gapless.chaos.parts import FICKLE, VISITOR, cast_for
 from gapless.chaos.proxies import Proxies
-from gapless.chaos.verdict import Options, Timing, Verdict, show_verdict
-from gapless.chaos.watchers import FLEE_AFTER_S
+from gapless.chaos.timing import parameters_for, timing_for
+from gapless.chaos.verdict import Options, Verdict, show_verdict
 from gapless.chaos.ways import streams_with_a_way, who_must_move
 from gapless.client import connect
-from gapless.core.parameters import Parameters
 from gapless.demo.audit import audit_files
 from gapless.demo.players import Feed, Tally
 from gapless.demo.records import RecordFile
@@ -46,10 +45,6 @@ __all__ = ["EXIT_INTERRUPTED", "EXIT_UNCLEAN", "perform", "perform_and_show"]
 
 EXIT_UNCLEAN: Final = 1
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
-
-PARAMETERS: Final = {"redial_max_ms": 500, "client_beat_ms": 500}
-"""Brokers of one computer may look often whether a neighbour is back, and clients leave a broker that
-says nothing for two seconds."""
 
 GUESTS_AFTER: Final = 0.3
 """When guests come, as a part of the time that a fault lasts at least: some before it can have been
@@ -101,7 +96,7 @@ class _Run:
         self._supervisor = Supervisor(
             await self.network.start(self.overlay),
             data / "brokers",
-            parameters=PARAMETERS,
+            parameters=parameters_for(self.options.session_dead_ms),
             places=self.network,
             on_event=self._happened,
         )
@@ -165,7 +160,8 @@ class _Run:
         limit = loop.time() + self.options.minutes * 60
         random = Random(self.options.seed)  # noqa: S311  # a seed gives the same faults again
         least = count_kinds(self.overlay)
-        for number, faults in enumerate(draw_faults(self.overlay, random)):
+        drawn = draw_faults(self.overlay, random, self.options.session_dead_ms)
+        for number, faults in enumerate(drawn):
             if number >= least and loop.time() >= limit:
                 return
             await self._endure(faults)
@@ -195,13 +191,14 @@ class _Run:
             await self._go_around(guests, wanted, due, hold_s, text)
             moving = who_must_move(self.overlay, present, faults)
             during, moved, joined = self._times(wanted, moving, guests)
+            everything = self.company.streams
+            waited = len(self.flow.still(everything))
         finally:
             over.set()
             await asyncio.gather(*flaps)
             self.flow.begin()
             for fault in faults:
                 await self._heal(fault)
-        everything = self.company.streams
         await self._await_flow(everything, f"after: {text}")
         if not is_due:
             await self._await_change(changing, f"after: {text}")
@@ -209,9 +206,10 @@ class _Run:
         await self.company.find_homes()
         await self.company.see_off()
         kind = faults[0].kind if len(faults) == 1 else "two at once"
-        found = FailOver(kind, during, after, moved, joined)
+        counts = Counts(len(everything), len(wanted), waited)
+        found = FailOver(kind, during, after, moved, joined, counts)
         self.fail_overs.append(found)
-        self._say_flow(found, len(wanted), len(everything))
+        self.screen.say(f"  {found.story}", style="green")
 
     async def _go_around(
         self,
@@ -239,18 +237,6 @@ class _Run:
         joined = {stream for stream in wanted if stream.watcher in coming}
         stayed = set(wanted) - moved - joined
         return [self.flow.slowest_s(some) for some in (stayed, moved, joined)]
-
-    def _say_flow(self, found: FailOver, wanted: int, everything: int) -> None:
-        said = f"{wanted} of {everything} streams had a way"
-        if found.with_way_s is not None:
-            said += f", and flowed again after {found.with_way_s:.2f} s"
-        if found.moved_s is not None:
-            said += f"; of who moved after {found.moved_s:.2f} s"
-        if found.joined_s is not None:
-            said += f"; new subscriptions flowed after {found.joined_s:.2f} s"
-        if found.healed_s is not None:
-            said += f"; all flowed {found.healed_s:.2f} s after healing"
-        self.screen.say(f"  {said}", style="green")
 
     async def _await_flow(self, wanted: Collection[Stream], when: str) -> None:
         """Wait until streams flow; note those that do not."""
@@ -307,19 +293,6 @@ async def _listed(broker: BrokerProcess) -> list[str]:
         return [f"{broker.name} lists {each}" for each in await session.partitions()]
 
 
-def _timing() -> Timing:
-    """Return what brokers and clients of a run are told about patience."""
-    told = msgspec.convert(PARAMETERS, Parameters)
-    return Timing(
-        heartbeat_ms=told.heartbeat_ms,
-        session_dead_ms=told.session_dead_ms,
-        redial_max_ms=told.redial_max_ms,
-        attach_timeout_ms=told.attach_timeout_ms,
-        client_beat_ms=told.client_beat_ms,
-        flee_after_s=FLEE_AFTER_S,
-    )
-
-
 async def perform(
     options: Options, kind: NetworkKind, data: Path, screen: Screen, tally: Tally
 ) -> Verdict:
@@ -343,7 +316,7 @@ async def perform(
     return Verdict(
         options=options,
         network=kind,
-        timing=_timing(),
+        timing=timing_for(options.session_dead_ms),
         faults=run.faults,
         fail_over=tabulate(run.fail_overs),
         stuck=run.stuck,

@@ -9,11 +9,13 @@ from rich.text import Text
 
 from gapless.chaos.flow import FailOverRow
 from gapless.chaos.networks import NetworkKind
+from gapless.chaos.timing import Timing
+from gapless.core.parameters import DEFAULTS
 from gapless.demo.audit import Audit
 from gapless.demo.players import Tally
 from gapless.demo.screen import show_audit
 
-__all__ = ["Options", "Timing", "Verdict", "show_verdict"]
+__all__ = ["Options", "Verdict", "show_verdict"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,29 +29,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 1
     rate: float = 100.0
     """Events a second, of all publishers together."""
-
-
-class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides how soon a failure is noticed; times of fail-over are to be read against it."""
-
-    heartbeat_ms: int
-    session_dead_ms: int
-    redial_max_ms: int
-    attach_timeout_ms: int
-    """For so long a new subscription waits for streams that cannot begin before it does without them."""
-    client_beat_ms: int
-    flee_after_s: float
-    """How long durable watchers that know several brokers wait for theirs."""
-
-    @property
-    def story(self) -> str:
-        """Say it in a sentence."""
-        return (
-            f"brokers: heartbeat_ms {self.heartbeat_ms}, session_dead_ms {self.session_dead_ms}, "
-            f"redial_max_ms {self.redial_max_ms}, attach_timeout_ms {self.attach_timeout_ms}; "
-            f"clients: client_beat_ms {self.client_beat_ms}, "
-            f"durable ones flee after {self.flee_after_s:g} s"
-        )
+    session_dead_ms: int = DEFAULTS.session_dead_ms
+    """After which silence brokers take a neighbour to be down."""
 
 
 class Verdict(msgspec.Struct, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -12,8 +12,12 @@ from gapless.chaos.networks import NetworkKind
 from gapless.cli.options import AsJson, settle
 from gapless.cli.output import print_note
 from gapless.core.errors import UsageError
+from gapless.core.parameters import DEFAULTS
 
 __all__ = ["chaos"]
+
+LEAST_DEAD_MS: Final = 300
+"""A process that waits its turn on a busy computer must not be taken for dead all the time."""
 
 
 def chaos(
@@ -30,6 +34,14 @@ def chaos(
     ] = 2,
     seed: Annotated[int, typer.Option(help="Of the faults and of the quotes.")] = 1,
     rate: Annotated[float, typer.Option(min=1, help="Events a second, of all publishers.")] = 100.0,
+    session_dead_ms: Annotated[
+        int,
+        typer.Option(
+            min=LEAST_DEAD_MS,
+            max=DEFAULTS.link_silent_ms - 1,
+            help="A neighbour that was not heard for so long is down; heartbeats go with it.",
+        ),
+    ] = DEFAULTS.session_dead_ms,
     network: Annotated[
         NetworkKind,
         typer.Option(
@@ -45,17 +57,24 @@ def chaos(
     """Kill, freeze and cut off brokers while events flow, and audit every delivery.
 
     One fault follows the other: a broker is killed or frozen, all but one of each cell are killed, a link
-    is cut in one direction or both, a cell is cut off from one side or from all, up to delta cells in a row
-    are lost. Meanwhile subscriptions flee, begin and change. What still has a way must flow while the fault
-    lasts, and everything when it has healed; how long that takes is reported. Exit code 1 if a stream stood
-    still, or anything was lost, came twice, out of order or uncalled for, or a broker still lists a
-    partition in the end.
+    is cut in one direction or both, all links over an edge of the tree in one, a cell is cut off from one side
+    or from all, up to delta + 1 cells in a row are lost. Meanwhile subscriptions flee, begin and change. What
+    still has a way must flow while the fault lasts, and everything when it has healed; how long that takes is
+    reported. Exit code 1 if a stream stood still, or anything was lost, came twice, out of order or uncalled
+    for, or a broker still lists a partition in the end.
     """
     from gapless.chaos.run import perform_and_show
     from gapless.chaos.verdict import Options
 
     settle(context, as_json=as_json)
-    options = Options(minutes=minutes, topology=topology, delta=delta, seed=seed, rate=rate)
+    options = Options(
+        minutes=minutes,
+        topology=topology,
+        delta=delta,
+        seed=seed,
+        rate=rate,
+        session_dead_ms=session_dead_ms,
+    )
     kind = _settled(network)
     raise typer.Exit(perform_and_show(options, kind, data, as_json=as_json))
 
