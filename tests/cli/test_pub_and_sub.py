@@ -11,15 +11,16 @@ import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from gapless.cli import subscribing
 from gapless.cli.main import EXIT_FOUND, EXIT_NO_BROKER, EXIT_REFUSED, EXIT_WRONG_INPUT, main
 from gapless.cli.publishing import read_line
-from gapless.cli.subscribing import _copy, _Writer
+from gapless.cli.subscribing import _copy, _tell_waiting, _Writer
 from gapless.client import connect_sync
-from gapless.core.errors import UsageError
+from gapless.core.errors import ConnectionLostError, UsageError
 from gapless.core.parameters import Parameters
 from gapless.testing import SyncOverlay
 from tests.cli.overlays import (
@@ -352,6 +353,43 @@ def test_a_subscription_that_is_closed_ends_the_copying() -> None:
     subscription: Any = Closed()
     asyncio.run(_copy(subscription, _Writer(io.BytesIO(), None), acknowledge=False))
     assert subscription.asked == 1
+
+
+def test_it_is_said_when_a_stream_is_cut_off_and_when_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(subscribing, "WAITING_S", 0.0)
+    found: list[dict[str, str] | Exception] = [
+        {"q": "no way"},
+        {"q": "no way"},
+        ConnectionLostError("gone"),
+        {"q": "damaged", "r": "no way"},
+        {"r": "no way"},
+    ]
+
+    class CutOff:
+        waiting: ClassVar = {"p": "not begun"}
+
+        async def ask_waiting(self, *, deadline: float) -> dict[str, str]:
+            del deadline
+            if not found:
+                raise asyncio.CancelledError
+            answer = found.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    subscription: Any = CutOff()
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(_tell_waiting(subscription))
+    assert capsys.readouterr().err.splitlines() == [
+        "waiting for p: not begun",
+        "p goes on",
+        "waiting for q: no way",
+        "waiting for q: damaged",
+        "waiting for r: no way",
+        "q goes on",
+    ]
 
 
 # --- no broker ------------------------------------------------------------------------------------

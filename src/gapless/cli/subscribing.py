@@ -30,6 +30,9 @@ __all__ = ["sub"]
 READER_S = 0.2
 """How often to look whether anybody still reads."""
 
+WAITING_S = 2.0
+"""How often to ask which streams are cut off."""
+
 EXIT_GAP = 1
 """The exit code when events were owed that a log no longer had."""
 
@@ -77,14 +80,37 @@ def sub(
         options: dict[str, Any] = {"ack": "manual", "on_gap": "raise", "order": order.value}
         made = session.subscribe(filter_text, durable=durable, start=place, **options)
         async with made as subscription:
-            for pubend, reason in subscription.waiting.items():
-                print_note(f"waiting for {pubend}: {reason}")
             copying = _copy(subscription, writer, acknowledge=durable is not None)
-            await _while_read(copying, sys.stdout)
+            telling = asyncio.ensure_future(_tell_waiting(subscription))
+            try:
+                await _while_read(copying, sys.stdout)
+            finally:
+                telling.cancel()
+                await asyncio.gather(telling, return_exceptions=True)
 
     talk(to, work, deadline=deadline, token_file=token_file)
     if writer.gaps:
         raise typer.Exit(EXIT_GAP)
+
+
+async def _tell_waiting(subscription: Subscription) -> None:
+    """Say of which pubends nothing can come and why, as it begins and as it is over."""
+    from gapless.core.errors import GaplessError
+
+    told: dict[str, str] = {}
+    waiting = subscription.waiting
+    while True:
+        for pubend in told.keys() - waiting.keys():
+            print_note(f"{pubend} goes on")
+        for pubend, reason in waiting.items():
+            if told.get(pubend) != reason:
+                print_note(f"waiting for {pubend}: {reason}")
+        told = dict(waiting)
+        await asyncio.sleep(WAITING_S)
+        try:
+            waiting = await subscription.ask_waiting(deadline=WAITING_S)
+        except GaplessError:
+            continue  # its broker is not in reach; whoever awaits events is told what comes of it
 
 
 class _Writer:
