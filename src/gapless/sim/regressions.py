@@ -239,5 +239,24 @@ REGRESSIONS: tuple[Regression, ...] = (
             'dit_max":1,"expiry":false,"expiry_s":1,"retention_s":3600}'
         ),
     ),
+    Regression(
+        "a filter that governed nothing came back after a crash, and no other could be set",
+        json=(
+            '{"seed":6019,"cells":5,"shape":"star","fan_out":2,"brokers_per_cell":3,"mixed_cells":t'
+            'rue,"delta":3,"pace":0.1,"limits":{"ack_groups":1,"cache_bytes":0,"curious_ranges_max"'
+            ':3,"publisher_window":1,"queue_bytes_max":300,"segments_max":1,"sets_per_session_max":'
+            '1},"network":"session","delay_us_min":250,"delay_us_max":500,"duplicate":0.0,"half_ope'
+            'n":0.8,"stall":0.3,"sync_us_min":100,"sync_us_max":20000,"together":true,"survive":1.0'
+            ',"torn":0.0,"clock_error_us":10000000,"rates":{"crash":2.0,"crash inside a sync":1.5,"'
+            'cut":1.5,"permanent cut":0.5,"clock jump":1.5,"client loss":4.0,"slow client":4.0},"qu'
+            'iet":0.1,"period_ms":200,"down_ms_min":0,"down_ms_max":800,"outage_ms":600,"relapse":0'
+            '.0,"whole_core":0.0,"inner_losses":0.2,"inner_cuts":0.0,"safety_ms":2000,"liveness_ms"'
+            ':45000,"operations_max":1000000,"domain":2,"pubends":1,"publishers":5,"subscribers":6,'
+            '"publish_rate":40.0,"batch_max":8,"churn_rate":5.0,"durable":1.0,"total":0.5,"past":0.'
+            '3,"best_effort":0.3,"late_pubends":0.6,"rivals":0.0,"outside":0.02,"widen_rate":0.0,"r'
+            'epeat_rate":0.0,"stagers":0,"stage_rate":0.0,"amnesia":0.3,"reads":0.0,"roam":0.0,"fle'
+            'e":0.8,"credit_max":20,"expiry":false,"expiry_s":604800,"retention_s":0}'
+        ),
+    ),
 )
 """Newest last."""

@@ -8,7 +8,7 @@ import msgspec
 
 from gapless.core.ids import VirtualTime
 from gapless.delivery.subscribers.states import State
-from gapless.messages.clients import Begin, BeginKind, Order
+from gapless.messages.clients import Begin, BeginKind, FilterSet, Order, SetFilter
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.records import SegmentRecord
 from tests.broker.desk import Asker, Desk, P, position, started
@@ -55,6 +55,25 @@ def test_a_record_says_what_a_subscription_comes_back_as() -> None:
     world.run(ms=50)
     after = world.subscription("n", "x").record()
     assert after == before
+
+
+def test_a_filter_that_governs_nothing_does_not_come_back() -> None:
+    # P7: it would count against segments_max for ever, as no strand ends it
+    world = Desk("n", segments_max=1)
+    x = Asker(world, "n", "x")
+    x.subscribe("kind = 1", durable=True)
+    x.ask(SetFilter(x.number(), "x", "kind = 2"))
+    world.wait(lambda: len(segments_on_disk(world)) == 2)
+    world.restart("n")
+    x.connect()
+    x.subscribe("kind = 2", durable=True)
+    assert isinstance(x.call(SetFilter(x.number(), "x", "kind = 3")), FilterSet)
+
+
+def segments_on_disk(world: Desk) -> tuple[SegmentRecord, ...]:
+    """Return the filters of x that are on the disk of n."""
+    record = world.record("n", "x")
+    return () if record is None else record.segments
 
 
 def test_the_host_says_anew_what_absent_clients_want() -> None:

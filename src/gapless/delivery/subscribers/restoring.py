@@ -50,6 +50,7 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         strand.sought = sought.get(pubend, 0)
         strand.from_oldest = pubend in record.oldest
         strand.become(State.AWAY)
+    made.review_segments()  # the crash may have come before those went that govern nothing
     return made
 
 
