@@ -264,3 +264,20 @@ def test_a_report_for_a_pubend_that_is_not_here_is_not_taken() -> None:
     assert world.member("p", Q, "n") is None, "best effort has no members"
     assert world["p"].pubends.serving(Q) is None
     assert world.sent_over(Frame, "p", "n") == []
+
+
+def test_a_publisher_is_not_forgotten_when_a_clock_that_was_behind_is_set_right() -> None:
+    # P3: what it sends again would be published again
+    world = Desk("p-a", "p-b", publisher_ttl_s=80)
+    ann = world.publisher("p")
+    x = world.subscriber("a", "x", "TRUE")
+    world.run(s=2)
+    world.set_clock("p", -2_000)
+    world.run(s=9)
+    ann.publish("e1")
+    world.set_clock("p", 2_000)
+    world.run(s=12)
+    ann.open()
+    ann.say("e1", sequence=1)
+    world.run(s=3)
+    assert x.events == ["e1"]

@@ -392,3 +392,36 @@ def test_writers_and_attempts_have_names(writer: str, attempt: str) -> None:
 
 def test_a_chunk_is_not_empty() -> None:
     assert reason(Writer(Desk("p")).stage()) == "a chunk has at least one event"
+
+
+def test_a_clock_that_was_ahead_for_a_while_makes_no_batch_twice() -> None:
+    # S1: the commit is remembered by what the neighbours' clocks say, too
+    world = Desk("p-a", "p-b", staged_ttl_s=40)
+    writer = Writer(world)
+    x = world.subscriber("a", "x", "TRUE")
+    world.run(s=2)
+    writer.stage("x")
+    writer.commit((0, "a", 1))
+    world.set_clock("p", 40 * 86_400)
+    world.run(s=30)
+    world.set_clock("p", -40 * 86_400)
+    writer.stage("x")
+    assert writer.commit((0, "a", 1)).repeated
+    world.run(s=2)
+    assert x.events == ["x"]
+
+
+def test_a_clock_that_was_behind_and_is_set_right_makes_no_batch_twice() -> None:
+    world = Desk("p-a", "p-b", staged_ttl_s=40)
+    writer = Writer(world)
+    x = world.subscriber("a", "x", "TRUE")
+    world.run(s=2)
+    world.set_clock("p", -40 * 86_400)
+    writer.stage("x")
+    writer.commit((0, "a", 1))
+    world.set_clock("p", 40 * 86_400)
+    world.run(s=30)
+    writer.stage("x")
+    assert writer.commit((0, "a", 1)).repeated
+    world.run(s=2)
+    assert x.events == ["x"]

@@ -139,3 +139,20 @@ def test_a_repeated_retirement_is_remembered_from_its_repetition_on() -> None:
     assert GONE in hub.retirements
     hub.later(s=6)
     assert GONE not in hub.retirements
+
+
+def test_what_is_heard_late_counts_for_the_rest_of_its_time() -> None:
+    hub = Hub("a")
+    hub.context.clock = us(s=100)
+    assert hub.retirements.received("a", Retire(GONE.broker, GONE.cell, us(s=94)))
+    hub.later(s=3)
+    assert GONE in hub.retirements
+    hub.later(s=2)
+    assert GONE not in hub.retirements
+
+
+def test_what_is_over_is_not_heard_again() -> None:
+    hub = Hub("a", "b")
+    hub.context.clock = us(s=100)
+    assert not hub.retirements.received("a", Retire(GONE.broker, GONE.cell, us(s=90)))
+    assert hub.told() == {}

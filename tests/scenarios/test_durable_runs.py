@@ -16,6 +16,7 @@ from gapless.messages.clients import (
     Ended,
     Order,
     Refused,
+    RetireHost,
     Seek,
     Subscribe,
 )
@@ -259,3 +260,33 @@ def test_total_order_goes_on_above_what_was_merged_before_a_crash() -> None:
     world.run(s=8)
     merged = [each.tick for _, each in desk.publications]
     assert merged == sorted(merged)
+
+
+# --- retirement (R26) ---------------------------------------------------------------------------------
+
+
+def test_a_host_that_is_back_after_its_retirement_is_over_is_not_retired_again() -> None:
+    # b has begun anew meanwhile: if what it heard then counted for as long as if it were new, it would
+    # tell the others again, and the log would be released under the subscription
+    world = World("p-a-n", "a-b", tombstone_ttl_s=60)
+    ann = world.publisher("p")
+    world.crash("n")
+    world.run(s=3)
+    operator = Client(world, "a", "operator")
+    assert operator.call(RetireHost(operator.number(), "n", "n")) is not None
+    world.run(s=30)
+    world.restart("b")
+    world.run(s=40)
+    world.start("n")
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=5)
+    x.leave()
+    world.cut("a", "b")
+    world.run(s=1)
+    world.heal("a", "b")
+    world.run(s=5)
+    ann.publish("e1")
+    world.run(s=20)
+    x.come_back()
+    world.run(s=5)
+    assert (x.events, x.gaps) == (["e1"], [])

@@ -31,7 +31,7 @@ class Stagers:
     def __init__(self, broker: Broker, records: Iterable[Record]) -> None:
         self._pubends = broker.pubends
         self._context = broker.context
-        self.staging = Staging(broker.context, records)
+        self.staging = Staging(broker.context, broker.sessions.clock_view, records)
 
     def asked(self, client: str, request: Any) -> bool:
         """Take a request of a writer; False for others."""

@@ -98,12 +98,10 @@ class Membership:
         row = self._rows.get(member.shb)
         if row is None:
             return True
-        newest = member.join >= row.join
+        if member.join < row.join:
+            return False  # what an older stay needs no more the present one may need
         self._rows[member.shb] = msgspec.structs.replace(
-            row,
-            join=max(member.join, row.join),
-            durable=member.durable if newest else row.durable,
-            floor=max(tick, row.floor),
+            row, join=member.join, durable=member.durable, floor=max(tick, row.floor)
         )
         return news or row.parked
 

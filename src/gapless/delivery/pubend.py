@@ -233,7 +233,7 @@ class Pubend(StreamEnd):
 
     def open_publisher(self, publisher: str, then: Callable[[PublisherRecord], None]) -> None:
         """Fence older sessions of a publisher and say how far it has come (R28)."""
-        record = self._publishers.open(publisher, self._context.clock)
+        record = self._publishers.open(publisher, self._used)
         self._lookups.fence(publisher)
         self._context.write((Store(record),), lambda: then(record))
 
@@ -319,7 +319,7 @@ class Pubend(StreamEnd):
         pending = Pending(self.last + 1, last.tick, self.regime, publications, done=done)
         self.last = last.tick
         self._size.add(last.tick, row_bytes(pending.piece()))
-        record = self._publishers.append(held, publications, clock, self._size.total)
+        record = self._publishers.append(held, publications, self._used, self._size.total)
         row = LogRow(
             self._record.pubend, first.tick, last.tick, self.regime, 0, clock, publications
         )
@@ -348,7 +348,7 @@ class Pubend(StreamEnd):
         self._refuse_when_full()
         self._follow_announcement()
         clock = self._context.clock
-        held = self._publishers.open(writer, clock)
+        held = self._publishers.open(writer, self._used)
         self._lookups.fence(writer)
         sequence = max(held.last_sequence, after) + 1
         first = tick = max(self.last + 1, self._present())
@@ -363,7 +363,7 @@ class Pubend(StreamEnd):
             self.last, tick = high, high + 1
         pendings[-1].done = done
         batch = (sequence, first, tick - first)
-        record = self._publishers.extend(held, batch, clock, self._size.total)
+        record = self._publishers.extend(held, batch, self._used, self._size.total)
         others = changes(record.last_sequence, first, self.last)
         self._enqueue_all(pendings, (*appends, Store(record), *others, *self.early_hosts.changes()))
 
@@ -500,6 +500,13 @@ class Pubend(StreamEnd):
         self.review_regime()
         self._release()
         self._expect_acks()
+
+    @property
+    def _used(self) -> int:
+        """When a publisher was used that is used now. A clock that is behind, and set right later, would
+        make it look unused for long, and what it sends again would be published again; ticks never fall.
+        """
+        return max(self._context.clock, self.last)
 
     @property
     def _publisher_review_us(self) -> int:

@@ -105,8 +105,11 @@ class Outcome(msgspec.Struct, frozen=True):
 class Staging:
     """All that is staged at one broker, and the last commit of every writer."""
 
-    def __init__(self, context: Context, records: Iterable[Record] = ()) -> None:
+    def __init__(
+        self, context: Context, clock_view: Callable[[], int], records: Iterable[Record] = ()
+    ) -> None:
         self._context = context
+        self._clock_view = clock_view
         self._batches: dict[_BatchId, _Batch] = {}
         self._commits: dict[tuple[PubendId, str], CommitRecord] = {}
         self._is_planned = False
@@ -166,7 +169,9 @@ class Staging:
         made: list[CommitRecord] = []
 
         def changes(sequence: int, first: Tick, final: Tick) -> list[Change]:
-            made.append(_record_of(call, sequence, first, final, self._context.clock))
+            # a clock that is behind, and set right later, would make it look old; ticks never fall
+            clock = max(self._context.clock, final)
+            made.append(_record_of(call, sequence, first, final, clock))
             self._commits[call.pubend, call.writer] = made[0]
             over = self._forget_up_to(call.pubend, call.writer, call.batch)
             return [Store(made[0]), *over]
@@ -248,7 +253,9 @@ class Staging:
         changes = [erase for key in stale for erase in self._forget(key)]
         if stale:
             self._context.mark("staged too long ago")
-        used_since = self._context.clock - us(s=parameters.commit_ttl_s)
+        # a clock that is ahead for a while must not make it forget: the batch could be published again
+        present = min(self._context.clock, self._clock_view())
+        used_since = present - us(s=parameters.commit_ttl_s)
         unused = [each for each in self._commits.values() if each.clock <= used_since]
         for each in unused:
             del self._commits[each.pubend, each.writer]

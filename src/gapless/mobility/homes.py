@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from gapless.core.ids import BrokerId
 from gapless.core.limits import MOVES_MAX
 from gapless.core.machine import Context
@@ -104,7 +102,8 @@ class Homes:
         for birth, (move, since) in [*self._moves.items()]:
             if move.home == self._context.identity.broker:
                 if now - since >= self._ttl_us // _TELLINGS:
-                    self._store(msgspec.structs.replace(move, told=self._context.clock), None)
+                    again = Superseded(birth, move.epoch, move.home, self._context.clock)
+                    self._store(again, None)
             elif now - since >= self._ttl_us:
                 del self._moves[birth]
         for subscription in self._calls.durable():

@@ -2,6 +2,10 @@
 
 Told like an announcement, to everybody and again at the start of every session: a broker that is
 down meanwhile, or a cell that is cut off, must hear of it later, or the log stays pinned.
+
+It counts for ``tombstone_ttl_s`` from when it was said, wherever and however late it is heard. If every hearing
+counted anew, brokers that begin anew would keep it alive among them for ever, and would retire a host again that
+is long back.
 """
 
 from __future__ import annotations
@@ -32,12 +36,12 @@ class Retirements:
 
     def retire(self, shb: ShbId) -> None:
         """Tell everybody that a host will not return."""
-        self._store(Retire(shb.broker, shb.cell, self._context.clock), None)
+        self._store(Retire(shb.broker, shb.cell, self._sessions.clock_view()), None)
 
     def received(self, peer: BrokerId, message: Retire) -> bool:
         """Take a retirement from a peer; say whether it was news."""
         known = self._retired.get(ShbId(message.broker, message.cell))
-        if known is not None and known >= message.version:
+        if self._left_us(message) <= 0 or (known is not None and known >= message.version):
             return False
         self._store(message, peer)
         return known is None
@@ -53,8 +57,12 @@ class Retirements:
         for peer in self._sessions.open_peers():
             if peer not in {source, message.broker}:
                 self._context.post(peer, message)
+        self._context.after(self._left_us(message), lambda: self._forget(shb, message.version))
+
+    def _left_us(self, message: Retire) -> int:
+        """Return for how long a retirement counts from now on; whoever said it may have a wrong clock."""
         ttl = us(s=self._context.parameters.tombstone_ttl_s)
-        self._context.after(ttl, lambda: self._forget(shb, message.version))
+        return min(ttl, message.version + ttl - self._sessions.clock_view())
 
     def _forget(self, shb: ShbId, version: int) -> None:
         if self._retired.get(shb) == version:
