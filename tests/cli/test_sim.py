@@ -59,18 +59,29 @@ def test_run_prints_a_line_a_run_and_a_summary(capsys: pytest.CaptureFixture[str
     assert "never hit" in shown
 
 
-def test_run_as_json_has_the_summary_and_the_failures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_as_json_has_the_summary_the_failures_and_every_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with BUG.planted():
         assert main(["sim", "run", "--seeds", "2", "--machine", TOY, "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert report["summary"]["seeds"] == 2
     assert report["failures"][0]["options"]["seed"] == 0
+    runs = report["runs"]
+    assert [run["seed"] for run in runs] == [0, 1]
+    assert runs[0]["violations"] == [each["name"] for each in report["failures"][0]["violations"]]
+    for name in ("steps", "publications", "deliveries", "gaps"):
+        assert sum(run[name] for run in runs) == report["summary"][name]
+    assert sum(run["faults"] for run in runs) == sum(report["summary"]["faults"].values())
 
 
 def test_run_sums_up_what_the_broker_went_through(capsys: pytest.CaptureFixture[str]) -> None:
     results = [run_seed(seed) for seed in (8, 9)]
     assert main(["sim", "run", "--seeds", "2", "--start", "8", "--json"]) == 0
-    summary = json.loads(capsys.readouterr().out)["summary"]
+    report = json.loads(capsys.readouterr().out)
+    assert [run["trace_hash"] for run in report["runs"]] == [each.trace_hash for each in results]
+    assert all(not run["violations"] for run in report["runs"])
+    summary = report["summary"]
     assert summary["seeds"] == 2
     for name in ("steps", "publications", "deliveries"):
         assert summary[name] == sum(getattr(each, name) for each in results) > 0

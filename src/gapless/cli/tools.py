@@ -79,7 +79,7 @@ def _sim_run(
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Run seeds; print a line a run and a summary."""
+    """Run seeds; print a line a run and a summary, with --json as one document of both."""
     from gapless.cli import sim
 
     settle(context, as_json=as_json)
