@@ -18,6 +18,7 @@ from gapless.sim.machine import BROKER, load_factory
 from gapless.sim.options import Options, draw
 from gapless.sim.runner import Result, run_options, run_seed
 from gapless.sim.shrink import shrink
+from gapless.sim.telling import since_the_start
 
 EXIT_VIOLATION = 1
 """The exit code of a run that found something."""
@@ -184,6 +185,6 @@ def _show_result(result: Result) -> None:
     speed = f"{result.steps_per_second:,.0f} steps a second"
     out.print(Text(f"trace    {result.trace_hash}, {result.virtual_ms:,} ms, {speed}"))
     for violation in result.violations[:10]:
-        out.print(Text(str(violation), style="red"))
+        out.print(Text(since_the_start(str(violation)), style="red"))
     if result.failed:
         out.print(Text(f"json     {result.options.json()}", style="dim"))
