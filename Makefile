@@ -16,6 +16,8 @@ SEEDS ?= 5000
 START ?= 0
 MINUTES ?= 60
 SEED ?= 1
+COVERED_SEEDS ?= 120
+ROOMS ?=
 CHAOS ?=
 TESTS ?=
 LAB ?=
@@ -70,8 +72,12 @@ lab: $(READY) ## Run the papers' experiments at a small size (LAB="pt-9 --runs 1
 	@$(VENV)/bin/gapless lab run $(or $(LAB),all --quick)
 
 .PHONY: coverage
-coverage: $(READY) ## Run all tests and report branch coverage
+coverage: $(READY) ## Run all tests and report branch coverage by file
 	@$(PYTHON_BIN) -m pytest -n $(WORKERS) --cov --cov-report=term $(TESTS)
+
+.PHONY: coverage-rooms
+coverage-rooms: $(READY) ## Report branch coverage by room, of its tests and of seeds together (ROOMS="overlay broker", COVERED_SEEDS=120)
+	@$(PYTHON_BIN) scripts/coverage_by_room.py --workers $(WORKERS) --seeds $(COVERED_SEEDS) $(ROOMS)
 
 .PHONY: check
 check: $(READY) ## Check style and types (ruff, mypy --strict)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 
 import pytest
 
 from gapless.cli.main import main
+from gapless.sim.options import Options
 from gapless.sim.runner import run_seed
 from tests.sim.test_plants import PLANTS
 from tests.sim.toy import TOY
@@ -27,13 +29,21 @@ def test_replay_shows_the_result_and_the_options(capsys: pytest.CaptureFixture[s
     assert toy_options(3).line() in shown
 
 
-def test_replay_with_a_trace_shows_every_step(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["sim", "replay", "3", "--machine", TOY, "--options", options_of(3), "--trace"]
-    assert main(arguments) == 0
-    shown = capsys.readouterr().out
-    assert " ** starts" in shown
-    assert "<- Received(" in shown
-    assert "-> Write(" in shown
+def test_replay_with_a_trace_says_when_who_what_happened_and_what_followed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = Options(seed=3, cells=2, safety_ms=500)
+    assert main(["sim", "replay", "3", "--options", options.json(), "--trace"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    when, who, what = lines[1].split(maxsplit=2)
+    assert 0 <= float(when) < 1
+    assert who in {"n0a", "n1a", "s0", "s1", "s2", "s3", "p0", "p1", "p2"}, what
+    assert any(re.fullmatch(r" +\S+ n0a +\*\* starts", line) for line in lines)
+    shown = "\n".join(lines)
+    assert re.search(r"n\da +p\d\.\d asks Publish \d+: P\d p\d/1 session", shown)
+    assert re.search(r"n\da .* => write \d+: appends P\d \[0\.\d{6}, 0\.\d{6}\]", shown)
+    assert re.search(r"s\d +hears Delivery s\d \(P\d \(0\.\d{6} p\d/\d+", shown)
+    assert not re.search(r"\b1[67]\d{14}", shown), "times are told from the beginning"
 
 
 def test_replay_of_a_failing_run_says_so_and_can_shrink_it(
@@ -59,18 +69,29 @@ def test_run_prints_a_line_a_run_and_a_summary(capsys: pytest.CaptureFixture[str
     assert "never hit" in shown
 
 
-def test_run_as_json_has_the_summary_and_the_failures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_as_json_has_the_summary_the_failures_and_every_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with BUG.planted():
         assert main(["sim", "run", "--seeds", "2", "--machine", TOY, "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert report["summary"]["seeds"] == 2
     assert report["failures"][0]["options"]["seed"] == 0
+    runs = report["runs"]
+    assert [run["seed"] for run in runs] == [0, 1]
+    assert runs[0]["violations"] == [each["name"] for each in report["failures"][0]["violations"]]
+    for name in ("steps", "publications", "deliveries", "gaps"):
+        assert sum(run[name] for run in runs) == report["summary"][name]
+    assert sum(run["faults"] for run in runs) == sum(report["summary"]["faults"].values())
 
 
 def test_run_sums_up_what_the_broker_went_through(capsys: pytest.CaptureFixture[str]) -> None:
     results = [run_seed(seed) for seed in (8, 9)]
     assert main(["sim", "run", "--seeds", "2", "--start", "8", "--json"]) == 0
-    summary = json.loads(capsys.readouterr().out)["summary"]
+    report = json.loads(capsys.readouterr().out)
+    assert [run["trace_hash"] for run in report["runs"]] == [each.trace_hash for each in results]
+    assert all(not run["violations"] for run in report["runs"])
+    summary = report["summary"]
     assert summary["seeds"] == 2
     for name in ("steps", "publications", "deliveries"):
         assert summary[name] == sum(getattr(each, name) for each in results) > 0

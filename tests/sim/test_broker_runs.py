@@ -26,6 +26,7 @@ def test_no_promise_is_broken_whatever_fails(seed: int) -> None:
 def test_what_was_mended_stays_mended(regression: Regression) -> None:
     result = run_options(regression.options())
     assert not result.violations, f"{result.line()}\n{result.options.line()}"
+    assert regression.mark is None or regression.mark in result.marks, "it no longer gets there"
 
 
 def test_a_seed_replays_bit_for_bit_in_another_process_with_other_hashes() -> None:

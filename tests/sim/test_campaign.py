@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gapless.core.errors import UsageError
 from gapless.sim.campaign import known_marks, run_many, summarise
 from gapless.sim.machine import load_factory
+from gapless.sim.options import Options
 from gapless.sim.reach import OUT_OF_REACH
 from gapless.sim.regressions import REGRESSIONS, Regression
 from gapless.sim.runner import run_options
@@ -70,11 +72,27 @@ def test_a_missing_machine_is_said_plainly() -> None:
     assert load_factory(TOY).__name__ == Toy.__name__
 
 
-def test_a_regression_has_its_own_options_or_those_of_its_seed() -> None:
+def test_a_regression_keeps_its_options() -> None:
     options = toy_options(4)
-    assert Regression("drawn", seed=4).options().seed == 4
-    assert Regression("kept", json=options.json()).options() == options
+    assert Regression("kept", options.json()).options() == options
     assert all(regression.reason for regression in REGRESSIONS)
+
+
+YOUNGER_OPTIONS: set[str] = set()
+"""Options that came after all regressions; by default they leave the worlds before them alone."""
+
+
+@pytest.mark.parametrize("regression", REGRESSIONS, ids=lambda each: each.reason)
+def test_a_regression_names_every_option_so_that_no_default_changes_its_world(
+    regression: Regression,
+) -> None:
+    named = msgspec.json.decode(regression.json)
+    assert set(Options.__struct_fields__) - set(named) <= YOUNGER_OPTIONS
+    assert set(named) <= set(Options.__struct_fields__), "an option was renamed or is gone"
+
+
+def test_the_marks_of_regressions_are_in_the_sources() -> None:
+    assert {each.mark for each in REGRESSIONS if each.mark} <= {*known_marks()}
 
 
 def test_the_toy_runs_fast_enough_to_be_of_use() -> None:

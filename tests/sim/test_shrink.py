@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from gapless.sim.options import Options
-from gapless.sim.runner import run_options
-from gapless.sim.shrink import shrink
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from gapless.sim.options import NetworkKind, Options, draw
+from gapless.sim.runner import Result, run_options
+from gapless.sim.shrink import LEFT_ALONE, _passes, shrink
+from gapless.sim.world import Violation
 from tests.sim.test_plants import PLANTS
 from tests.sim.toy import TOY
 from tests.sim.toy_runs import toy_options
@@ -62,3 +68,65 @@ def test_cells_of_several_sizes_that_fail_as_a_whole_are_left_out_if_nobody_need
         small = shrink(run_options(options, TOY), TOY).options
     assert (small.rates, small.relapse, small.outage_ms) == ({}, 0.0, Options().outage_ms)
     assert (small.brokers_per_cell, small.mixed_cells) == (1, False)
+
+
+def test_every_option_is_made_simpler_or_left_alone_for_a_reason() -> None:
+    busy = far_from_simple()
+    fields = set(Options.__struct_fields__)
+    shrunk = {name for simpler in one_step_simpler(busy) for name in changed(busy, simpler)}
+    assert shrunk | LEFT_ALONE.keys() == fields, "a new option is neither shrunk nor left alone"
+    assert not shrunk & LEFT_ALONE.keys()
+    assert all(LEFT_ALONE.values())
+
+
+def test_every_step_changes_one_option_and_leaves_a_lawful_world() -> None:
+    for seed in range(40):
+        options = draw(seed)
+        for simpler in one_step_simpler(options):
+            assert len(changed(options, simpler)) == 1
+            simpler.parameters()  # checks its relations itself
+            assert len(simpler.topology().cells) == simpler.cells
+
+
+def far_from_simple() -> Options:
+    """Return options of which none is at its simplest."""
+    changes: dict[str, Any] = {
+        "network": NetworkKind.DATAGRAM,
+        "shape": "star",
+        "limits": {"ack_groups": 1},
+        "rates": {"crash": 1.0},
+    }
+    for name, value in msgspec.structs.asdict(Options()).items():
+        if name not in changes:
+            changes[name] = not value if isinstance(value, bool) else value + 3
+    return Options(**changes)
+
+
+def one_step_simpler(options: Options) -> Iterator[Options]:
+    violation = Violation("stuck", "something is owed", at_us=1_000)
+    result = msgspec.structs.replace(NOTHING, options=options, violations=(violation,))
+    for each in _passes():
+        yield from each(result)
+
+
+def changed(before: Options, after: Options) -> list[str]:
+    return [
+        name for name in Options.__struct_fields__ if getattr(before, name) != getattr(after, name)
+    ]
+
+
+NOTHING = Result(
+    options=Options(),
+    steps=0,
+    virtual_ms=0,
+    faults={},
+    publications=0,
+    deliveries=0,
+    gaps=0,
+    violations=(),
+    marks={},
+    trace_hash="",
+    text_hash="",
+    seconds=0.0,
+)
+"""A run in which nothing happened."""

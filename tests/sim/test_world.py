@@ -7,15 +7,10 @@ import subprocess
 import sys
 from typing import Any
 
-from gapless.core.ids import PubendId, ShbId, VirtualTime
 from gapless.core.machine import Asked, ClientDown, ClientUp, Dismiss, Tell, Write
-from gapless.core.ticks import TickRange
-from gapless.messages.overlay import Quality
 from gapless.messages.records import LifeRecord, Store
-from gapless.messages.streams import Nack
 from gapless.sim.options import Options
 from gapless.sim.runner import Run, run_options
-from gapless.sim.trace import shown
 from gapless.sim.world import WALL_START, Host, Probe, World
 from tests.sim.recorder import Listener, Recorder, do, machine, make_world, pass_ms
 from tests.sim.toy import TOY
@@ -301,11 +296,3 @@ def test_what_a_probe_finds_ends_the_run() -> None:
 
 
 # --- the trace --------------------------------------------------------------------------------
-
-
-def test_lines_write_long_forms_short() -> None:
-    nack = Nack(PubendId("P"), (TickRange(1, 2),))
-    assert shown(nack) == "Nack(pubend=P, ranges=([1, 2],))"
-    assert shown((ShbId("b", "c"), VirtualTime(7, 2), PubendId("P", 2))) == "(b@c, 7:2, P#2)"
-    assert shown(Quality.BEST_EFFORT) == "BEST_EFFORT"
-    assert shown(None) == "time passes"

@@ -42,7 +42,7 @@ def test_a_log_of_steady_length_does_not_make_the_file_grow(tmp_path: Path) -> N
 def test_when_most_is_free_the_file_shrinks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "_FREE_PAGES_KEPT", 50)
+    monkeypatch.setattr(upkeep, "FREE_PAGES_KEPT", 50)
     with Desk(tmp_path) as desk:
         for low in range(1, 1_001, 100):
             desk.write(*(append(tick, size=SIZE) for tick in range(low, low + 100)))

@@ -13,14 +13,12 @@ from collections.abc import Iterable
 
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId
+from gapless.core.limits import SHOWN_DIFFERENCES_MAX
 from gapless.messages.overlay import CellInfo
 from gapless.messages.records import HomeRecord, NeighbourhoodRecord, Record
 from gapless.overlay.neighbourhood import Neighbourhood
 
 __all__ = ["home_of", "refuse_another_home"]
-
-_DIFFERENCES_NAMED_MAX = 3
-"""So many differences are named; the topology files tell all."""
 
 
 def home_of(broker: BrokerId, delta: int, around: Neighbourhood) -> HomeRecord:
@@ -50,7 +48,7 @@ def refuse_another_home(home: HomeRecord, records: Iterable[Record]) -> bool:
         return False
     if home.version > stored.version:
         return True
-    shown = "; ".join(_differences(stored, home)[:_DIFFERENCES_NAMED_MAX])
+    shown = "; ".join(_differences(stored, home)[:SHOWN_DIFFERENCES_MAX])
     raise UsageError(
         f"the data of {home.broker} was made in another tree ({shown}): start it with the topology "
         "it was made with, or with an empty data directory"

@@ -18,6 +18,7 @@ from gapless.broker.tables import Tables
 from gapless.broker.whereabouts import Whereabouts
 from gapless.content.filter import Filter
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
+from gapless.core.limits import SHOWN_CUTS_MAX
 from gapless.core.machine import (
     Asked,
     ClientDown,
@@ -96,9 +97,6 @@ from gapless.overlay.retirements import Retirements
 from gapless.overlay.sessions import Sessions
 
 __all__ = ["Broker"]
-
-_CUTS_NAMED_MAX = 3
-"""So many partitions are named to a client that waits; who wants to see all lists the table."""
 
 
 def next_life(records: Iterable[Record], clock: int) -> int:
@@ -558,7 +556,7 @@ class Broker:
             return "no broker has told of this pubend yet"
         way = dict.fromkeys((*known.path, known.properties.cell))
         found = dict.fromkeys(each for cell in way for each in self.partitions.cutting(cell))
-        cuts = "; ".join(str(each) for each in [*found][:_CUTS_NAMED_MAX])
+        cuts = "; ".join(str(each) for each in [*found][:SHOWN_CUTS_MAX])
         named = f" (partition {cuts})" if cuts else ""
         home = known.properties
         where = f"its broker {home.broker} in cell {home.cell}"

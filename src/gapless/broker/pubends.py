@@ -11,6 +11,7 @@ from gapless.broker.naming import numbered as with_number
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
 from gapless.core.ids import ORIGIN, BrokerId, Entry, PubendId, ShbId, VirtualTime
+from gapless.core.limits import NAME_MAX
 from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.delivery.best_effort import BestEffortPubend
@@ -48,9 +49,6 @@ __all__ = ["Pubends"]
 
 _NUMBERED = re.compile(r"([^#]+)#([0-9]{1,15})")
 """A name and its number."""
-
-_NAME_MAX = 256
-"""Characters in a pubend's name; it is in every message of its stream."""
 
 
 class Pubends:
@@ -422,8 +420,8 @@ class Pubends:
         if hosted is None:
             self._refuse_here(client, call.request, call.pubend, self._not_here(call.pubend))
             return
-        if not 0 < len(call.publisher) <= _NAME_MAX:
-            reason = f"a publisher's name has 1 to {_NAME_MAX} characters"
+        if not 0 < len(call.publisher) <= NAME_MAX:
+            reason = f"a publisher's name has 1 to {NAME_MAX} characters"
             self._refuse(client, call.request, reason)
             return
 
@@ -469,8 +467,8 @@ def _fault_of_name(name: str) -> str | None:
     """Say why no pubend of that name is made."""
     if _NUMBERED.fullmatch(name):
         return f"no pubend {name} is known here, and only brokers give numbers"
-    if not 0 < len(name) <= _NAME_MAX or "#" in name:
-        return f"a pubend's name has 1 to {_NAME_MAX} characters and no #"
+    if not 0 < len(name) <= NAME_MAX or "#" in name:
+        return f"a pubend's name has 1 to {NAME_MAX} characters and no #"
     return None
 
 

@@ -20,6 +20,7 @@ from gapless.cli.output import (
     span,
 )
 from gapless.cli.talking import DEADLINE_S, every_pubend, every_subscription, talk
+from gapless.core.limits import SHOWN_REASONS_MAX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,9 +50,6 @@ __all__ = [
     "subs",
     "topology",
 ]
-
-REASONS_MAX = 20
-"""So many streams that wait are explained below a list, then their number; --json has all."""
 
 # --- status -------------------------------------------------------------------------------------
 
@@ -258,10 +256,10 @@ def show_subscriptions(
     else:
         console().print(_subscription_table(found) if found else "no subscriptions")
         reasons = _reasons(found)
-        for line in reasons[:REASONS_MAX]:
+        for line in reasons[:SHOWN_REASONS_MAX]:
             console().print(line)
-        if len(reasons) > REASONS_MAX:
-            console().print(f"{len(reasons) - REASONS_MAX:,} more streams wait: see --json")
+        if len(reasons) > SHOWN_REASONS_MAX:
+            console().print(f"{len(reasons) - SHOWN_REASONS_MAX:,} more streams wait: see --json")
 
 
 def _subscription_table(found: list[SubscriptionState]) -> Table:

@@ -18,9 +18,42 @@ from gapless.sim.machine import BROKER, load_factory
 from gapless.sim.options import Options, draw
 from gapless.sim.runner import Result, run_options, run_seed
 from gapless.sim.shrink import shrink
+from gapless.sim.telling import since_the_start
 
 EXIT_VIOLATION = 1
 """The exit code of a run that found something."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One run of many, as JSON: what its line says, and the digest that names its course."""
+
+    seed: int
+    steps: int
+    virtual_ms: int
+    faults: int
+    publications: int
+    deliveries: int
+    gaps: int
+    violations: list[str]
+    """By name; ``failures`` has them whole, with the options of the run."""
+    trace_hash: str
+    seconds: float
+
+    @classmethod
+    def of(cls, result: Result) -> Line:
+        """Return the line of a run."""
+        return cls(
+            seed=result.options.seed,
+            steps=result.steps,
+            virtual_ms=result.virtual_ms,
+            faults=sum(result.faults.values()),
+            publications=result.publications,
+            deliveries=result.deliveries,
+            gaps=result.gaps,
+            violations=[violation.name for violation in result.violations],
+            trace_hash=result.trace_hash,
+            seconds=round(result.seconds, 3),
+        )
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -28,6 +61,8 @@ class Report(msgspec.Struct, frozen=True):
 
     summary: Summary
     failures: list[Result]
+    runs: list[Line]
+    """All runs, in the order of their seeds."""
 
 
 def run(
@@ -51,13 +86,15 @@ def report(made: Iterable[Result], seeds: int, *, as_json: bool) -> int:
     """Print a line a run as results come, and a summary in the end. Return the exit code."""
     results: list[Result] = []
     failures: list[Result] = []
+    lines: list[Line] = []
     for result in _shown(made, seeds, as_json=as_json):
+        lines.append(Line.of(result))
         results.append(msgspec.structs.replace(result, violations=result.violations[:1]))
         if result.failed:
             failures.append(result)
     summary = summarise(results, known=known_marks())
     if as_json:
-        print_json(Report(summary, failures))
+        print_json(Report(summary, failures, lines))
     else:
         _show_summary(summary, failures)
     return EXIT_VIOLATION if failures else 0
@@ -148,6 +185,6 @@ def _show_result(result: Result) -> None:
     speed = f"{result.steps_per_second:,.0f} steps a second"
     out.print(Text(f"trace    {result.trace_hash}, {result.virtual_ms:,} ms, {speed}"))
     for violation in result.violations[:10]:
-        out.print(Text(str(violation), style="red"))
+        out.print(Text(since_the_start(str(violation)), style="red"))
     if result.failed:
         out.print(Text(f"json     {result.options.json()}", style="dim"))

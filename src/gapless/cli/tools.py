@@ -79,7 +79,7 @@ def _sim_run(
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Run seeds; print a line a run and a summary."""
+    """Run seeds; print a line a run and a summary, with --json as one document of both."""
     from gapless.cli import sim
 
     settle(context, as_json=as_json)
@@ -99,7 +99,9 @@ def _sim_replay(
     context: typer.Context,
     seed: Annotated[int, typer.Argument(help="The seed to run again.")],
     *,
-    trace: Annotated[bool, typer.Option("--trace", help="Show every step.")] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Show what happens, a line a step.")
+    ] = False,
     shrunk: Annotated[
         bool, typer.Option("--shrink", help="Look for a smaller run that fails the same way.")
     ] = False,

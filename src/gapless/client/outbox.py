@@ -32,7 +32,12 @@ from gapless.core.errors import (
     TakenOverError,
 )
 from gapless.core.ids import PubendId
-from gapless.core.limits import BATCH_BYTES_MAX, BATCH_EVENTS_MAX, UNDER_WAY_BYTES_MAX
+from gapless.core.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_EVENTS_MAX,
+    SMALL_BATCHES_MAX,
+    UNDER_WAY_BYTES_MAX,
+)
 from gapless.messages.clients import (
     Cause,
     OpenPublisher,
@@ -46,10 +51,6 @@ if TYPE_CHECKING:
     from gapless.audit.clients import ClientAudit
 
 __all__ = ["Outbox"]
-
-SMALL_BATCHES_MAX: Final = 4
-"""When so many batches are under way, the next one is sent when it is worth a frame or one of them is
-answered. So a lone event is not held back, and under load frames are full."""
 
 FRAME_OVERHEAD: Final = 2_048
 """Bytes of a frame beside its events, at most: names of a few hundred characters, and lengths."""

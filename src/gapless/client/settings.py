@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 from gapless.core.errors import UsageError
+from gapless.core.limits import OPTION_MAX
 from gapless.messages.clients import Begin, Order
 
 __all__ = ["Acknowledge", "OnGap", "Settings"]
 
 Acknowledge = Literal["auto", "manual"]
 OnGap = Literal["raise", "report"]
-
-NUMBER_MAX: Final = 2**31 - 1
-"""No option is larger: neither events that may wait, nor seconds."""
 
 
 class Settings:
@@ -50,5 +48,5 @@ class Settings:
 
 
 def _check_number(name: str, value: object) -> None:
-    if type(value) is not int or not 0 < value <= NUMBER_MAX:
-        raise UsageError(f"{name} is a whole number from 1 to {NUMBER_MAX:,}, not {value!r}")
+    if type(value) is not int or not 0 < value <= OPTION_MAX:
+        raise UsageError(f"{name} is a whole number from 1 to {OPTION_MAX:,}, not {value!r}")

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from gapless.content.expression import KEYWORDS, is_plain_name
 from gapless.core.errors import FilterSyntaxError, shortened
+from gapless.core.limits import INT_DIGITS_MAX
 
 __all__ = [
     "COMPARE",
@@ -70,7 +71,6 @@ _DECIMAL = re.compile(r"(?:[1-9][0-9]*|0)[lL]?")
 _HEXADECIMAL = re.compile(r"0[xX]([0-9a-fA-F]+)[lL]?")
 _OCTAL = re.compile(r"0([0-7]+)[lL]?")
 _DIGITS_LEADING_ZERO = re.compile(r"0[0-9]+[lL]?")
-_INT_DIGITS_MAX: Final = 64
 _TOO_LARGE: Final = 1 << 64
 
 _HINTS: Final = {
@@ -173,7 +173,7 @@ def _stray(character: str, text: str, start: int) -> FilterSyntaxError:
 def _number(literal: str, text: str, start: int) -> int | float:
     """Return the value of a numeric literal."""
     if literal.isdecimal() and literal.isascii() and (literal[0] != "0" or literal == "0"):
-        return int(literal) if len(literal) < _INT_DIGITS_MAX else _TOO_LARGE
+        return int(literal) if len(literal) < INT_DIGITS_MAX else _TOO_LARGE
     if _FLOAT.fullmatch(literal) or _WHOLE_FLOAT.fullmatch(literal):
         value = float(literal.rstrip("fFdD"))
         if not isfinite(value):
@@ -194,4 +194,4 @@ def _number(literal: str, text: str, start: int) -> int | float:
 def _whole(digits: str, base: int) -> int:
     """Read digits, but not so many that reading them takes long."""
     digits = digits.lstrip("0") or "0"
-    return int(digits, base) if len(digits) < _INT_DIGITS_MAX else _TOO_LARGE
+    return int(digits, base) if len(digits) < INT_DIGITS_MAX else _TOO_LARGE

@@ -18,15 +18,13 @@ from typing import Final
 
 import msgspec
 
-from gapless.core.limits import PATTERN_MEMORY_MAX
+from gapless.core.limits import PATTERN_CELLS_MAX, PATTERN_MEMORY_MAX
 
 __all__ = ["MANY", "ONE", "Pattern"]
 
 ONE: Final = "_"
 MANY: Final = "%"
 _ESCAPE: Final = "\\"
-_CELLS_MAX: Final = 4_000_000
-"""Two patterns whose lengths multiply to more are not compared; the careful answer is given."""
 
 
 class Pattern(msgspec.Struct, frozen=True, order=True):
@@ -153,7 +151,7 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         theirs, length = other.tokens, len(other)
         if theirs and theirs[-1] == MANY and theirs.count(ONE) == len(theirs) - 1:
             return len(self) - self.tokens.count(MANY) >= len(theirs) - 1
-        if len(self) * length > _CELLS_MAX:
+        if len(self) * length > PATTERN_CELLS_MAX:
             return self == other
         ones, manies, takes = _compiled[theirs].masks
         reached = 1 | (1 & manies) << 1
@@ -169,7 +167,7 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         text can have reached then.
         """
         length = len(other)
-        if len(self) * length > _CELLS_MAX:
+        if len(self) * length > PATTERN_CELLS_MAX:
             return True
         ones, manies, takes = _compiled[other.tokens].masks
         end = 1 << length

@@ -23,7 +23,7 @@ from gapless.content import spans
 from gapless.content.like import MANY, Pattern
 from gapless.content.spans import ALL_NUMBERS, ALL_TEXTS, EMPTY, TEXT_MAX, Cut, Spans
 from gapless.content.values import Number, Value, not_a_value, too_large
-from gapless.core.limits import INT_MAX, INT_MIN
+from gapless.core.limits import INT_MAX, INT_MIN, PATTERN_PAIRS_MAX
 
 __all__ = [
     "ALL_BOOLS",
@@ -43,9 +43,6 @@ __all__ = [
     "texts_like",
     "union_of",
 ]
-
-_PATTERN_PAIRS_MAX: Final = 1_000
-"""Two sets with more pairs of patterns are only asked whether their patterns are equal."""
 
 _FALSE: Final = 1
 _TRUE: Final = 2
@@ -155,7 +152,7 @@ class ValueSet(msgspec.Struct, frozen=True, gc=False):
         if values is not None:
             return all(other._fits(value) for value in values)
         ours = _known_patterns(self)
-        if len(ours) * len(other.patterns) > _PATTERN_PAIRS_MAX:
+        if len(ours) * len(other.patterns) > PATTERN_PAIRS_MAX:
             return set(other.patterns) <= set(ours)
         return all(_implied(ours, pattern, wanted) for pattern, wanted in other.patterns)
 
@@ -167,7 +164,7 @@ class ValueSet(msgspec.Struct, frozen=True, gc=False):
         if not common.texts:
             return False
         known = _known_patterns(common)
-        if len(known) * len(known) > _PATTERN_PAIRS_MAX:
+        if len(known) * len(known) > PATTERN_PAIRS_MAX:
             return True
         return not any(_implied(known, pattern, not wanted) for pattern, wanted in common.patterns)
 

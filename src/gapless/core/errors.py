@@ -35,6 +35,8 @@ An error says what was wrong and what to do about it.
 
 from __future__ import annotations
 
+from gapless.core.limits import SHOWN_QUOTE_MAX
+
 __all__ = [
     "AddressError",
     "AttributeValueError",
@@ -67,7 +69,6 @@ __all__ = [
 ]
 
 _EXCERPT_COLUMNS = 72
-_QUOTED_MAX = 60
 
 
 class GaplessError(Exception):
@@ -264,7 +265,7 @@ class InUseError(StorageError):
 
 def shortened(text: str) -> str:
     """Cut a text that a message quotes: it may come from a stranger and be as long as a book."""
-    return text if len(text) <= _QUOTED_MAX else text[:_QUOTED_MAX] + "…"
+    return text if len(text) <= SHOWN_QUOTE_MAX else text[:SHOWN_QUOTE_MAX] + "…"
 
 
 def _excerpt(line: str, column: int) -> tuple[str, int]:

@@ -45,12 +45,26 @@ table that grows with the square of its length: 2 MB at this limit."""
 FILTER_STEPS_MAX: Final = 500_000
 """Steps of multiplying a filter out to its normal form. Bounds a hostile filter at a second."""
 
+INT_DIGITS_MAX: Final = 64
+"""Digits of an integer in a filter that are read. With more it is above INT_MAX in any case, and so it
+is said; Python would take a time that grows with their square."""
+
 PATTERN_MEMORY_MAX: Final = 32 * 1024 * 1024
 """Bytes for patterns in the forms that they are matched and compared in, in one process: some ten
 thousand patterns of the usual size."""
 
+PATTERN_PAIRS_MAX: Final = 1_000
+"""Pairs of patterns of two sets that are compared. With more they are only asked whether they are
+equal, so that one may cover the other and nobody knows."""
+
+PATTERN_CELLS_MAX: Final = 4_000_000
+"""Two patterns whose lengths multiply to more are not compared; the careful answer is given."""
+
 ACCESS_VALUES_MAX: Final = 16
 """Values of one IN list that the matching index spreads over its equality groups."""
+
+MEMO_KEYS_MAX: Final = 1_000_000
+"""Keys in all results that a matching index remembers; with one too many it forgets them all."""
 
 LINKS_MAX: Final = 1_024
 """Links of one routing index. A mask has a bit a link, and every slot has a mask."""
@@ -76,6 +90,9 @@ ROUTES_CACHED_MAX: Final = 4_096
 DELTA_MAX: Final = 16
 """Cells in a row that may be bypassed. A broker has a session with everybody that far away, and tells
 better feeders from worse by how far they are."""
+
+RENEWALS_MISSED_MAX: Final = 4
+"""So many times ``partition_renew_ms`` a partition is believed without being renewed."""
 
 CELL_BROKERS_MAX: Final = 50
 """Brokers in a cell. Each has a session with all others around; load is shared among them by rank."""
@@ -118,6 +135,13 @@ stands for all later ones too: some subscriptions then begin earlier than they c
 PROGRESS_STREAMS_MAX: Final = 1_000
 """Streams in one notice of progress; of more it is told in several."""
 
+ROOTS_READ_MAX: Final = 64
+"""Conjunctions of a filter that stands for all subscriptions of a host; beyond, everything is read."""
+
+NAME_MAX: Final = 256
+"""Characters in the name of a pubend, a publisher or a subscription. The first is in every message of its
+stream, the second in every event, the third is part of keys on several disks."""
+
 # --- publishers and writers -------------------------------------------------------------------------
 
 LOOKUP_WAITING_MAX: Final = 1_024
@@ -147,6 +171,10 @@ parsed again."""
 
 READER_FILTERS_KEPT: Final = 256
 """Filters of readers of which the normal form is kept. Who reads a log repeats his with every part."""
+
+SIEVE_NAMES_MAX: Final = 64
+"""Attributes of a reader's filter that are looked at in packed rows, each among those of every
+publication. Of a filter with more none is: every publication is unpacked and asked."""
 
 RELEASED_HOLDS_KEPT: Final = 4_096
 """Holds that are remembered as released. A copy comes late by seconds; in these not more end."""
@@ -181,6 +209,27 @@ SHOWN_HOSTS_NAMED_MAX: Final = 32
 SHOWN_TEXT_MAX: Final = 1_048_576
 """Characters of filters in one answer, about."""
 
+SHOWN_LAGGING_MAX: Final = 3
+"""Lagging hosts that a refusal names, if a log is full."""
+
+SHOWN_CUTS_MAX: Final = 3
+"""Partitions that are named to a client that waits; who wants to see all lists the table."""
+
+SHOWN_DIFFERENCES_MAX: Final = 3
+"""Differences that are named between a data directory and the tree; the topology files tell all."""
+
+SHOWN_REASONS_MAX: Final = 20
+"""Streams that wait and are explained below a list, then their number; ``--json`` has all."""
+
+SHOWN_QUOTE_MAX: Final = 60
+"""Characters of a text that an error quotes."""
+
+SHOWN_EVENT_MAX: Final = 2_000
+"""Characters of an event in the log when a step breaks."""
+
+SHOWN_CLIENT_NAME_MAX: Final = 64
+"""Characters that are kept of what a client calls itself."""
+
 # --- disk, wire and processes -----------------------------------------------------------------------
 
 GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -189,9 +238,21 @@ GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
 WAL_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes of the WAL from which on fetches are held up so that it can be cut."""
 
+WAL_BYTES_KEPT: Final = 16 * 1024 * 1024
+"""To how much the WAL is cut when it starts over after a burst."""
+
+FREE_PAGES_KEPT: Final = 4_096
+"""Free pages of a database that are always kept for new rows: 16 MiB."""
+
+STATEMENTS_KEPT: Final = 64
+"""Statements that a connection to the database keeps compiled."""
+
 FRAME_BYTES_MAX: Final = 16_777_216
 """Bytes of the body of a frame. Far above what a broker sends (``frame_bytes_max``), because a packet
 may carry several frames of streams, and far below what would hurt a process that reads it."""
+
+EVENT_BYTES_MAX: Final = FRAME_BYTES_MAX // 2
+"""Bytes of a client's frame: with what a broker adds to an event it still fits into a frame."""
 
 PART_BYTES: Final = 4_194_304
 """Bytes of a packet that a part carries."""
@@ -208,6 +269,12 @@ LOG_FILES_MOST: Final = 1_000
 HTTP_REQUEST_BYTES_MAX: Final = 8_192
 """Bytes of a request for metrics; a browser's is below 2,000."""
 
+BEATS_MISSED_MAX: Final = 4
+"""After so many beats without a sign of it a client is given up."""
+
+GENERATED_CELLS_MAX: Final = 1_000
+"""Cells, and brokers, of a generated overlay: more processes than a computer should be asked for."""
+
 AUDIT_GATHERED_MAX: Final = 20_000
 """Records of the audit log that wait at most; then who adds one writes them. A record may hold a batch
 of events."""
@@ -222,6 +289,12 @@ TOKENS_BYTES_MAX: Final = 1_048_576
 """Bytes of a file of tokens: some 8,000 of them. It is read between two events of a broker, in half a
 second at this limit."""
 
+BROKER_TOKENS_MAX: Final = 4
+"""Secrets of brokers in their file: the one that is shown and, while it is exchanged, others."""
+
+PRINCIPAL_NAME_MAX: Final = 200
+"""Characters in the name of a principal; it is in the audit log with everything that was done."""
+
 # --- clients ----------------------------------------------------------------------------------------
 
 BATCH_BYTES_MAX: Final = 262_144
@@ -229,6 +302,10 @@ BATCH_BYTES_MAX: Final = 262_144
 
 BATCH_EVENTS_MAX: Final = 500
 """The same for events of a batch."""
+
+SMALL_BATCHES_MAX: Final = 4
+"""When so many batches are under way, the next one is sent when it is worth a frame or one of them is
+answered. So a lone event is not held back, and under load frames are full."""
 
 UNDER_WAY_BYTES_MAX: Final = 8_388_608
 """More than this a publisher does not send before something is answered."""
@@ -250,3 +327,6 @@ GAPS_KEPT: Final = 1_000
 
 FETCHED_MAX: Final = 128
 """Events that come over from the background thread at once; one wait is shared by so many."""
+
+OPTION_MAX: Final = 2**31 - 1
+"""No option of a client is larger: neither events that may wait, nor seconds."""

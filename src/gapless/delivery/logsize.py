@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gapless.core.ids import PubendId, ShbId
+from gapless.core.limits import SHOWN_LAGGING_MAX
 from gapless.core.ticks import Tick
 from gapless.delivery.knowledge import content_bytes
 from gapless.messages.streams import Piece
@@ -30,9 +31,6 @@ ROW_BYTES: Final = 64
 
 PUBLICATION_BYTES: Final = 24
 """What a publication takes beside its payload and texts."""
-
-NAMED_MAX: Final = 3
-"""So many lagging hosts a refusal names."""
 
 
 def row_bytes(piece: Piece) -> int:
@@ -109,8 +107,8 @@ class LogSize:
 
     def fault(self, pubend: PubendId, kept_for: list[ShbId]) -> str:
         """Say that the log is at its limit, why, and what to do about it."""
-        who = ", ".join(map(str, kept_for[:NAMED_MAX]))
-        more = ", …" if len(kept_for) > NAMED_MAX else ""
+        who = ", ".join(map(str, kept_for[:SHOWN_LAGGING_MAX]))
+        more = ", …" if len(kept_for) > SHOWN_LAGGING_MAX else ""
         cause = f"it is kept for {who}{more}" if kept_for else "it is being released"
         return (
             f"the log of {pubend} holds {self.bytes:,} bytes (limit log_bytes_max = "

@@ -21,12 +21,12 @@ for long; else older news, coming by a longer way, would bring it back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.limits import PARTITIONS_MAX
+from gapless.core.limits import PARTITIONS_MAX, RENEWALS_MISSED_MAX
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.messages.overlay import Partition, PartitionInfo
@@ -36,9 +36,6 @@ from gapless.overlay.sessions import Sessions
 __all__ = ["Partitions"]
 
 _Key = tuple[BrokerId, int, int]
-
-RENEWALS_MISSED_MAX: Final = 4
-"""So many times ``partition_renew_ms`` a partition is believed without being renewed."""
 
 
 class _News(NamedTuple):

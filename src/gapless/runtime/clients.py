@@ -15,6 +15,7 @@ from typing import Any, Final
 from gapless.audit.brokers import BrokerAudit
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import PubendId
+from gapless.core.limits import BEATS_MISSED_MAX, SHOWN_CLIENT_NAME_MAX
 from gapless.core.machine import Asked, ClientDown, ClientFree, ClientFull, ClientUp, Event
 from gapless.core.parameters import Parameters
 from gapless.messages.clients import Delivery, Publish, Published
@@ -28,12 +29,6 @@ __all__ = ["SWEEPS_A_BEAT", "ClientSession", "Clients"]
 
 SWEEPS_A_BEAT: Final = 2
 """So often in the time of a beat connections are looked at, so that no beat comes late."""
-
-BEATS_MISSED_MAX: Final = 4
-"""After so many beats without a sign of it a client is given up."""
-
-_NAME_SHOWN_MAX: Final = 64
-"""Characters that are kept of what a client calls itself."""
 
 _BEAT: Final = CLIENT_NOTICES.encode(Beat())
 
@@ -181,7 +176,7 @@ class Clients:
     def new_name(self, called: str) -> str:
         """Return a name that no other connection of this life has."""
         self._made += 1
-        shown = "".join(each for each in called[:_NAME_SHOWN_MAX] if each.isprintable())
+        shown = "".join(each for each in called[:SHOWN_CLIENT_NAME_MAX] if each.isprintable())
         return f"{shown or 'client'}.{self._made}"
 
     def welcome(self, name: str, connection: Connection, principal: str = "") -> None:

@@ -16,12 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from gapless.core.errors import GaplessError
+from gapless.core.limits import SHOWN_EVENT_MAX
 from gapless.core.machine import Dismiss, Effect, Event, Fetch, Moment, Relink, Send, Tell, Write
 
 __all__ = ["Driver", "Hands", "Machine", "MachineError", "moment"]
-
-_EVENT_SHOWN_MAX: Final = 2_000
-"""So many characters of an event go into the log when a step breaks."""
 
 _NEVER: Final = 2**62
 
@@ -139,7 +137,7 @@ class Driver:
         except Exception as error:  # noqa: BLE001 - whatever breaks the machine ends this life
             self.stop()
             shown = ", ".join(map(repr, events))
-            broken = MachineError(f"the broker broke at {shown[:_EVENT_SHOWN_MAX]}")
+            broken = MachineError(f"the broker broke at {shown[:SHOWN_EVENT_MAX]}")
             broken.__cause__ = error
             self._failed(broken)
         finally:

@@ -19,15 +19,12 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from gapless.core.errors import UsageError
-from gapless.core.limits import TOKEN_CHARACTERS_MAX
+from gapless.core.limits import BROKER_TOKENS_MAX, TOKEN_CHARACTERS_MAX
 from gapless.runtime.logs import Voice
 from gapless.runtime.principals import TokenEntry, entry_of, load_tokens
 from gapless.wire import Farewell, digest_of, read_tokens
 
-__all__ = ["BROKER_TOKENS_MAX", "AccessOptions", "Denial", "Guard"]
-
-BROKER_TOKENS_MAX: Final = 4
-"""Secrets of brokers in their file: the one that is shown and, while it is exchanged, others."""
+__all__ = ["AccessOptions", "Denial", "Guard"]
 
 _HOW: Final = "token=, token_file=, GAPLESS_TOKEN_FILE or --token-file"
 

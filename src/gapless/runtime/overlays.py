@@ -40,22 +40,19 @@ import msgspec
 
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId, CellId
+from gapless.core.limits import GENERATED_CELLS_MAX
 from gapless.overlay.neighbourhood import Topology
 from gapless.runtime.addresses import Address
 from gapless.runtime.toml import read_toml, toml_text
 
 __all__ = [
     "BROKERS_MAX",
-    "CELLS_MAX",
     "Overlay",
     "generate",
     "load_overlay",
     "overlay_of",
     "single",
 ]
-
-CELLS_MAX: Final = 1_000
-"""Cells, and brokers, of a generated overlay: more processes than a computer should be asked for."""
 
 BROKERS_MAX: Final = len(string.ascii_lowercase)
 """Brokers of a cell of a generated overlay: each is named by a letter."""
@@ -201,8 +198,8 @@ def _tree(fan_out: int, depth: int, text: str) -> list[int]:
 
 
 def _check_count(count: int, text: str, what: str = "cells") -> None:
-    if not 1 <= count <= CELLS_MAX:
-        raise UsageError(f"{text!r} must have 1 to {CELLS_MAX:,} {what}")
+    if not 1 <= count <= GENERATED_CELLS_MAX:
+        raise UsageError(f"{text!r} must have 1 to {GENERATED_CELLS_MAX:,} {what}")
 
 
 def _grown(parents: list[int], brokers: int) -> Overlay:

@@ -23,7 +23,7 @@ from typing import Annotated, Final
 import msgspec
 
 from gapless.core.errors import UsageError, shortened
-from gapless.core.limits import TOKENS_BYTES_MAX
+from gapless.core.limits import PRINCIPAL_NAME_MAX, TOKENS_BYTES_MAX
 from gapless.runtime.toml import read_toml
 from gapless.wire import digest_of
 
@@ -41,7 +41,6 @@ __all__ = [
 EVERYBODY: Final = "*"
 """Stands for all principals where rights are stated, so nobody may be called that."""
 
-_NAME_MAX: Final = 200
 _ID_DIGITS: Final = 12
 
 _HEAD: Final = (
@@ -84,9 +83,9 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def check_principal(name: str) -> None:
     """Raise if nobody can be called so."""
     is_plain = name.isprintable() and not any(each.isspace() for each in name)
-    if not (is_plain and 0 < len(name) <= _NAME_MAX) or name == EVERYBODY:
+    if not (is_plain and 0 < len(name) <= PRINCIPAL_NAME_MAX) or name == EVERYBODY:
         raise UsageError(
-            f"{shortened(name)!r} is no name of a principal: 1 to {_NAME_MAX} printable characters "
+            f"{shortened(name)!r} is no name of a principal: 1 to {PRINCIPAL_NAME_MAX} printable characters "
             f"without blanks, and not {EVERYBODY!r}"
         )
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from gapless.audit.options import AuditOptions
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId, CellId
+from gapless.core.limits import EVENT_BYTES_MAX
 from gapless.core.parameters import DEFAULTS, Parameters
 from gapless.runtime.addresses import Address
 from gapless.runtime.guard import AccessOptions
 from gapless.runtime.overlays import Overlay, single
-from gapless.wire import FRAME_BYTES_MAX
 
 __all__ = ["Settings"]
-
-EVENT_BYTES_MAX: Final = FRAME_BYTES_MAX // 2
-"""Bytes of a client's frame: with what a broker adds to an event it still fits into a frame."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

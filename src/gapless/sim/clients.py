@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.messages.clients import Cause, Refused
 from gapless.sim.connections import Connection
-from gapless.sim.trace import shown
 
 if TYPE_CHECKING:
     from gapless.sim.oracle import Truth
@@ -65,7 +64,7 @@ class Client:
             self._asked.pop(getattr(notice, "request", 0), None)
             self.world.trace.fold(self.world.now, self._requests)
             if self.world.trace.full:
-                self.world.trace.line(self.world.now, self.name, f"hears {shown(notice)}")
+                self.world.trace.say(self.world.now, self.name, "hears", notice)
             self.take(notice)
 
     def lost(self, connection: Connection, reason: str) -> None:
@@ -120,7 +119,7 @@ class Client:
         """Send something that has no answer."""
         if self.connection is not None:
             if self.world.trace.full:
-                self.world.trace.line(self.world.now, self.name, f"asks {shown(request)}")
+                self.world.trace.say(self.world.now, self.name, "asks", request)
             self.connection.ask(request)
 
     def _watch(self) -> None:

@@ -40,7 +40,7 @@ class Result(msgspec.Struct, frozen=True):
     marks: dict[str, int]
     trace_hash: str
     text_hash: str
-    """The digest of the trace's lines, if there were lines."""
+    """The digest of all contents, if there were lines."""
     seconds: float
 
     @property

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from gapless.sim.machine import BROKER
 from gapless.sim.options import DEFAULTS, NetworkKind, Options
 from gapless.sim.runner import Result, run_options
 
-__all__ = ["shrink"]
+__all__ = ["LEFT_ALONE", "shrink"]
+
+LEFT_ALONE: Final = {
+    "seed": "it names the world; where options fail no more, other seeds are tried with them",
+    "pace": "all times and rates were drawn for it: another one makes another run, not a simpler one",
+    "liveness_ms": "with less of it what is only slow would count as stuck",
+}
+"""Options that are not made simpler, with the reasons."""
 
 _NUMBERS = {
     "cells": 1,
@@ -26,38 +33,60 @@ _NUMBERS = {
     "pubends": 1,
     "batch_max": 1,
     "operations_max": 1,
+    "domain": 2,
 }
 """Options that are halved and counted down, with their least value."""
 
 _SIMPLER: dict[str, Any] = {
+    # the overlay
     "shape": "line",
+    "fan_out": DEFAULTS.fan_out,
     "network": NetworkKind.SESSION,
     "delta": 1,
     "mixed_cells": False,
+    # faults
     "relapse": 0.0,
     "outage_ms": DEFAULTS.outage_ms,
+    "down_ms_min": 0,
+    "down_ms_max": DEFAULTS.down_ms_max,
+    "quiet": DEFAULTS.quiet,
+    "period_ms": DEFAULTS.period_ms,
     "whole_core": 1.0,
+    "inner_losses": 0.0,
+    "inner_cuts": 0.0,
+    # the workload
     "total": 0.0,
     "best_effort": 0.0,
+    "durable": 0.0,
     "past": 0.0,
     "amnesia": 0.0,
     "roam": 0.0,
+    "flee": 0.0,
     "outside": 0.0,
     "late_pubends": 0.0,
+    "rivals": 0.0,
+    "stage_rate": 0.0,
+    "repeat_rate": 0.0,
+    "widen_rate": 0.0,
     "churn_rate": 0.0,
+    "publish_rate": 0.0,
     "reads": 0.0,
+    "credit_max": DEFAULTS.credit_max,
+    "expiry": False,
+    "expiry_s": DEFAULTS.expiry_s,
+    "retention_s": 0,
+    # the network and the disks
     "duplicate": 0.0,
     "half_open": 0.0,
     "stall": 0.0,
+    "together": False,
     "survive": 0.0,
     "torn": 0.0,
     "clock_error_us": 0,
-    "expiry": False,
     "delay_us_min": DEFAULTS.delay_us_min,
     "delay_us_max": DEFAULTS.delay_us_max,
     "sync_us_min": DEFAULTS.sync_us_min,
     "sync_us_max": DEFAULTS.sync_us_max,
-    "credit_max": DEFAULTS.credit_max,
 }
 """Options that have a simplest value."""
 

@@ -28,12 +28,10 @@ from gapless.sim.disk import Disk
 from gapless.sim.machine import Factory, Machine
 from gapless.sim.network import Network, make_network
 from gapless.sim.options import Options
+from gapless.sim.telling import WALL_START
 from gapless.sim.trace import EVENT_CODES, Trace
 
 __all__ = ["WALL_START", "Host", "Probe", "Process", "Violation", "World"]
-
-WALL_START: Final = 1_700_000_000_000_000
-"""The wall clock at which every world begins, in microseconds."""
 
 NEVER: Final = 2**62
 
@@ -346,7 +344,7 @@ class World:
     def note(self, who: str, text: str) -> None:
         """Write something that is not a step into the trace."""
         if self.trace.full:
-            self.trace.line(self.now, who, f"** {text}")
+            self.trace.note(self.now, who, text)
 
     def finish(self) -> None:
         """End the run: collect what the machines counted, ask the probes a last time."""

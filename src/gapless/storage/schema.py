@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import quote
 
 from gapless.core.errors import DamagedError, DiskFullError, NewerFormatError, StorageError
+from gapless.core.limits import STATEMENTS_KEPT, WAL_BYTES_KEPT
 
 __all__ = [
     "APPLICATION",
@@ -38,10 +39,6 @@ FORMAT: Final = 1
 
 PAGE_BYTES: Final = 4_096
 
-_WAL_BYTES_KEPT = 16 * 1024 * 1024
-"""To how much the WAL is cut when it starts over after a burst."""
-
-_STATEMENTS_CACHED = 64
 _BUSY_S = 10.0
 """For how long others may hold the database: only while it is recovered or cut."""
 
@@ -165,7 +162,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         timeout=_BUSY_S,
         isolation_level=None,
         check_same_thread=False,  # a connection is opened by one thread and then used by another
-        cached_statements=_STATEMENTS_CACHED,
+        cached_statements=STATEMENTS_KEPT,
     )
 
 
@@ -196,7 +193,7 @@ def _set_up(connection: sqlite3.Connection, path: Path, *, durable: bool) -> Non
         raise StorageError(f"{path}: the file system does not support a WAL (journal mode {mode})")
     connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
     connection.execute("PRAGMA wal_autocheckpoint=0")  # it is copied back outside of commits
-    connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_KEPT}")
+    connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES_KEPT}")
     if _is_empty(connection):
         connection.executescript(
             f"BEGIN IMMEDIATE; {_TABLES}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
+from gapless.core.limits import FREE_PAGES_KEPT
 from gapless.storage.codec import Mark
 
 __all__ = ["Upkeep"]
@@ -18,9 +19,6 @@ _ROWS_AT_ONCE = 256
 
 _PAGES_AT_ONCE = 256
 """Pages that one transaction gives back: 1 MiB, copied at worst."""
-
-_FREE_PAGES_KEPT = 4_096
-"""Free pages that are always kept for new rows: 16 MiB."""
 
 
 class Upkeep:
@@ -63,7 +61,7 @@ def _give_back(connection: sqlite3.Connection) -> bool:
     """Give some free pages back if many are free; return whether it did."""
     free = connection.execute("PRAGMA freelist_count").fetchone()[0]
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
-    if free <= max(_FREE_PAGES_KEPT, pages // 4):
+    if free <= max(FREE_PAGES_KEPT, pages // 4):
         return False
     connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
     return True

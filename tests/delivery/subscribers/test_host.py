@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gapless.core.ids import Join
-from gapless.delivery.subscribers.host import _ROOTS_READ_MAX
+from gapless.core.limits import ROOTS_READ_MAX
 from gapless.messages.clients import Begin, BeginKind
 from gapless.messages.records import JoinRecord
 from gapless.messages.requests import Done, Leave
@@ -207,7 +207,7 @@ def test_what_a_host_wants_is_one_filter_unless_it_is_too_long() -> None:
         world.subscriber("n", f"x{number}", f"a{number} = 1")
     wanted = world["n"].host.everything_wanted()
     assert wanted == "a0 = 1 OR a1 = 1 OR a2 = 1"
-    for number in range(3, _ROOTS_READ_MAX + 1):
+    for number in range(3, ROOTS_READ_MAX + 1):
         world.subscriber("n", f"x{number}", f"a{number} = 1")
     assert world["n"].host.everything_wanted() == "TRUE"
 

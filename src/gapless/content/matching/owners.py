@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any, ClassVar, Final
 
+from gapless.core.limits import MEMO_KEYS_MAX
+
 __all__ = ["NO_KEYS", "Memo", "Owners"]
 
 NO_KEYS: Final[frozenset[Any]] = frozenset()
@@ -46,7 +48,7 @@ class Memo:
 
     WORTHWHILE: ClassVar = 64
     """Shared keys in a result from which on remembering it pays."""
-    KEYS_MAX: ClassVar = 1_000_000
+    KEYS_MAX: ClassVar = MEMO_KEYS_MAX
 
     __slots__ = ("_results", "held")
 

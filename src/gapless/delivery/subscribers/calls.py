@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
+from gapless.core.limits import NAME_MAX
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
 from gapless.delivery.subscribers.host import SubscriberHost
@@ -37,10 +38,6 @@ from gapless.messages.clients import (
 )
 
 __all__ = ["NEGATIVE", "Calls", "Moves", "sought"]
-
-_NAME_MAX = 256
-"""Characters in a subscription's name; it is part of keys on several disks."""
-
 
 NEGATIVE = "a position cannot be negative; 0 is before the first event"
 
@@ -146,8 +143,8 @@ class Calls:
 
     def _fault_of(self, call: Subscribe) -> str | None:
         found = self._host.subscriptions.get(call.subscription)
-        if not 0 < len(call.subscription) <= _NAME_MAX:
-            return f"a subscription's name has 1 to {_NAME_MAX} characters"
+        if not 0 < len(call.subscription) <= NAME_MAX:
+            return f"a subscription's name has 1 to {NAME_MAX} characters"
         places = (call.begin.position, call.acked, *(each.ends for each in call.earlier))
         if any(tick < 0 for position in places for _, tick in position):
             return NEGATIVE

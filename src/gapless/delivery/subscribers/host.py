@@ -18,6 +18,7 @@ from gapless.content import Conjunction
 from gapless.content.filter import Filter
 from gapless.content.matching import MatchIndex
 from gapless.core.ids import BrokerId, Join, PubendId, VirtualTime
+from gapless.core.limits import ROOTS_READ_MAX
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
@@ -38,9 +39,6 @@ from gapless.messages.streams import Publication, SetForget
 __all__ = ["Leaf", "SubscriberHost"]
 
 _ANYTHING: Final = Filter("TRUE")
-
-_ROOTS_READ_MAX = 64
-"""Conjunctions of a filter that stands for all subscriptions; beyond, everything is read."""
 
 
 class Leaf(Protocol):
@@ -159,7 +157,7 @@ class SubscriberHost:
     def everything_wanted(self) -> str:
         """Return the text of a filter that covers all that this host wants now."""
         roots = self.leaf.roots
-        return str(Filter.of(roots)) if len(roots) <= _ROOTS_READ_MAX else "TRUE"
+        return str(Filter.of(roots)) if len(roots) <= ROOTS_READ_MAX else "TRUE"
 
     # --- pubends -------------------------------------------------------------------------------
 

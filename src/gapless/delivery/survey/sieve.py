@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from gapless.content.filter import Filter
 from gapless.content.spans import TEXT_MAX, Cut, Spans
 from gapless.content.valueset import ValueSet
+from gapless.core.limits import SIEVE_NAMES_MAX
 from gapless.delivery.survey.fields import ABSENT, FALSE, FLOAT, INT, KINDS, NAMED, TEXT, TRUE
 from gapless.delivery.survey.twin import word_of_text
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from gapless.delivery.survey.twin import Survey
 
 __all__ = ["Sieve"]
-
-_NAMES_MAX: Final = 64
-"""Attributes of a filter that are looked at. Each is looked for among those of every publication."""
 
 _WORD_MAX: Final = 2**64 - 1
 
@@ -135,7 +133,7 @@ class Sieve:
 
     def __init__(self, wanted: Filter) -> None:
         names = sorted(wanted.attributes)
-        self.names: tuple[str, ...] = tuple(names) if len(names) <= _NAMES_MAX else ()
+        self.names: tuple[str, ...] = tuple(names) if len(names) <= SIEVE_NAMES_MAX else ()
         """What a survey must have noted."""
         self._conjunctions = [
             _Conjunction(

@@ -1,0 +1,148 @@
+"""Branch coverage by room: the tests of the rooms and seeds of the simulator, added up.
+
+``make coverage-rooms`` runs it. Without rooms it takes all protocol rooms, and the scenarios and the
+papers' sentences too; with rooms only the tests of these. The simulator always runs whole brokers, so
+that its seeds count for every room. Data stay in ``build/coverage``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT / "build" / "coverage"
+WHOLE = DATA / "all"
+
+ROOMS = ("core", "messages", "overlay", "propagation", "delivery", "broker", "mobility")
+"""The rooms of the protocols."""
+
+SHARED = ("scenarios", "papers")
+"""Tests that are of several rooms."""
+
+
+class Row(NamedTuple):
+    """How much of a room was run through."""
+
+    room: str
+    lines: int
+    lines_hit: int
+    branches: int
+    branches_hit: int
+
+    def line(self) -> str:
+        """Return the row as one of a table in Markdown."""
+        every = self.lines + self.branches
+        share = 100 * (self.lines_hit + self.branches_hit) / every if every else 100.0
+        lines = f"{self.lines_hit:,} of {self.lines:,}"
+        branches = f"{self.branches_hit:,} of {self.branches:,}"
+        return f"| {self.room} | {lines} | {branches} | {share:.1f} |"
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(description="Branch coverage by room.")
+    parser.add_argument("rooms", nargs="*", help="all protocol rooms if none is given")
+    parser.add_argument("--seeds", type=int, default=120, help="of the simulator; 0 for none")
+    parser.add_argument("--cases", type=int, default=2_000, help="of each property")
+    parser.add_argument("--workers", type=int, default=2, help="processes for the tests")
+    wanted = parser.parse_args()
+    rooms = wanted.rooms or list(ROOMS)
+    shutil.rmtree(DATA, ignore_errors=True)
+    DATA.mkdir(parents=True)
+    passed = _run_tests(folders_of(wanted.rooms), wanted.cases, wanted.workers)
+    passed = _run_seeds(wanted.seeds) and passed
+    _coverage("combine", "--quiet", "--keep", f"--data-file={WHOLE}", *map(str, DATA.iterdir()))
+    _coverage("json", f"--data-file={WHOLE}", f"-o{DATA / 'all.json'}", "--quiet")
+    report = json.loads((DATA / "all.json").read_text())
+    print(f"\nmeasured at {_commit()}: {wanted.seeds} seeds, {wanted.cases} cases a property\n")
+    print("| room | lines | branches | % |\n|---|---|---|---|")
+    for row in rows(report["files"], rooms):
+        print(row.line())
+    print(f"\nwhat is missed: python -m coverage report -m --data-file={WHOLE.relative_to(ROOT)}")
+    sys.exit(0 if passed else 1)
+
+
+def folders_of(rooms: Iterable[str]) -> list[str]:
+    """Return the folders of tests for these rooms, or for all."""
+    named = list(rooms) or [*ROOMS, *SHARED]
+    return [f"tests/{name}" for name in named if (ROOT / "tests" / name).is_dir()]
+
+
+def rows(files: Mapping[str, Any], rooms: Iterable[str]) -> list[Row]:
+    """Add up a report of files by room, and all of them in the end."""
+    found = [_row(room, files) for room in rooms]
+    return found if len(found) == 1 else [*found, _sum("**all**", found)]
+
+
+def _row(room: str, files: Mapping[str, Any]) -> Row:
+    inside = f"src/gapless/{room}/"
+    parts = [
+        Row(
+            room,
+            summary["num_statements"],
+            summary["covered_lines"],
+            summary["num_branches"],
+            summary["covered_branches"],
+        )
+        for path, each in files.items()
+        if inside in Path(path).as_posix()
+        for summary in (each["summary"],)
+    ]
+    return _sum(room, parts)
+
+
+def _sum(name: str, parts: list[Row]) -> Row:
+    if not parts:
+        return Row(name, 0, 0, 0, 0)
+    lines, lines_hit, branches, branches_hit = map(
+        sum, zip(*(part[1:] for part in parts), strict=True)
+    )
+    return Row(name, lines, lines_hit, branches, branches_hit)
+
+
+def _run_tests(folders: list[str], cases: int, workers: int) -> bool:
+    if not folders:
+        return True
+    command = ["-m", "pytest", "-q", "--cov", "--cov-report=", "-n", str(workers), *folders]
+    return _python(command, "tests", GAPLESS_CASES=str(cases))
+
+
+def _run_seeds(seeds: int) -> bool:
+    # in one process: forked ones leave without writing down what they ran through
+    code = f"from gapless.cli.main import main; raise SystemExit(main(['sim', 'run', '--seeds', '{seeds}']))"
+    script = DATA / "seeds.py"
+    script.write_text(code)
+    done = seeds <= 0 or _python(["-m", "coverage", "run", str(script)], "seeds")
+    script.unlink()
+    return done
+
+
+def _python(arguments: list[str], data: str, **environment: str) -> bool:
+    """Run Python, and have coverage write its data to a file of that name."""
+    around = {**os.environ, "COVERAGE_FILE": str(DATA / data), **environment}
+    return (
+        subprocess.run([sys.executable, *arguments], cwd=ROOT, env=around, check=False).returncode
+        == 0
+    )
+
+
+def _coverage(*arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "coverage", *arguments], cwd=ROOT, check=True)
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "no commit"
+
+
+if __name__ == "__main__":
+    main()

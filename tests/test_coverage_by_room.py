@@ -1,0 +1,53 @@
+"""``scripts/coverage_by_room.py``: files are added up by room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scripts.coverage_by_room import ROOMS, ROOT, SHARED, Row, folders_of, rows
+
+
+def measured(lines: int, hit: int, branches: int, taken: int) -> dict[str, Any]:
+    summary = {
+        "num_statements": lines,
+        "covered_lines": hit,
+        "num_branches": branches,
+        "covered_branches": taken,
+    }
+    return {"summary": summary}
+
+
+FILES = {
+    "src/gapless/overlay/session.py": measured(10, 9, 4, 3),
+    "/somewhere/src/gapless/overlay/deeper/ways.py": measured(5, 5, 0, 0),
+    "src/gapless/broker/machine.py": measured(20, 20, 6, 6),
+    "src/gapless/cli/main.py": measured(100, 0, 50, 0),
+}
+
+
+def test_the_files_of_a_room_are_added_up_and_all_rooms_in_the_end() -> None:
+    assert rows(FILES, ["overlay", "broker"]) == [
+        Row("overlay", 15, 14, 4, 3),
+        Row("broker", 20, 20, 6, 6),
+        Row("**all**", 35, 34, 10, 9),
+    ]
+
+
+def test_one_room_has_no_sum() -> None:
+    assert rows(FILES, ["overlay"]) == [Row("overlay", 15, 14, 4, 3)]
+    assert rows(FILES, ["nowhere"]) == [Row("nowhere", 0, 0, 0, 0)]
+
+
+def test_a_row_counts_lines_and_branches_together() -> None:
+    assert Row("overlay", 15, 14, 4, 3).line() == "| overlay | 14 of 15 | 3 of 4 | 89.5 |"
+    assert (
+        Row("messages", 1_000, 1_000, 0, 0).line().endswith("| 1,000 of 1,000 | 0 of 0 | 100.0 |")
+    )
+
+
+def test_all_rooms_are_there_and_bring_the_tests_that_they_share() -> None:
+    assert all((ROOT / "src" / "gapless" / room).is_dir() for room in ROOMS)
+    assert set(folders_of([])) >= {f"tests/{name}" for name in ("core", "broker", *SHARED)}
+    assert folders_of(["broker", "messages"]) == ["tests/broker"], (
+        "messages have no tests of their own"
+    )
