@@ -9,6 +9,7 @@ Every broker can host subscribers here; the vectors shown are cut to the paper's
 from __future__ import annotations
 
 import random
+from typing import NamedTuple
 
 import pytest
 
@@ -18,7 +19,7 @@ from gapless.content.values import Attributes
 from gapless.core.ids import PubendId, ShbId, VirtualTime
 from gapless.core.parameters import Parameters
 from gapless.messages.propagation import TableDelta
-from gapless.propagation import Table, Vector
+from gapless.propagation import Outcome, Table, Vector
 from tests.cases import scaled
 from tests.propagation.oracle import FILTERS, Truth
 from tests.propagation.world import Broker, World, cell_receiver, leaf_receiver, tree
@@ -33,6 +34,9 @@ IBM_90 = "p > 90 AND stock = 'nyse/ibm'"
 T_19 = "p > 19 AND stock = 'nyse/t'"
 MSFT = "stock = 'nasdaq/msft'"
 S2 = f"{IBM} AND p > 90 OR stock = 'nyse/t' AND p > 19 OR {MSFT}"
+
+ROUTES = (("B1", "SB1"), ("B1", "SB2"), ("B3", "SB3"), ("PB1", "B1"), ("PB1", "B3"))
+"""Who hears of changes from whom in the examples."""
 
 M1: Attributes = {"stock": "nyse/ibm", "p": 95}
 M2: Attributes = {"stock": "nyse/t", "p": 20}
@@ -63,6 +67,20 @@ def held(broker: Broker, edge: str) -> set[str]:
     return {str(conjunction) for conjunction in broker.holdings.edges[edge].conjunctions}
 
 
+def vector_at(broker: Broker) -> dict[str, int]:
+    """Return V^b of a broker, as the figures print it; who is not in it is at 0."""
+    return vector(*(table for edge in broker.holdings.edges.values() for table in edge.tables()))
+
+
+class Change(NamedTuple):
+    """One change on its way over one link, as the examples write it down."""
+
+    constraint: dict[str, int]
+    """V^b at the version that it changes: all of it, also where VT names a part only."""
+    added: set[str]
+    removed: set[str]
+
+
 class Figure:
     """The network of figure 4.1, and its news one by one."""
 
@@ -76,6 +94,37 @@ class Figure:
         """A host says what changed, to itself and then to routers of the next node."""
         self.world[host].leaf.flush()
         self.world.settle((host, host), *((router, host) for router in routers))
+
+    def begin(self) -> None:
+        """Let routers have asked before anybody subscribes: V^b is all 0's (example 4.5)."""
+        for asker, sender in ROUTES:
+            source = self.world[sender]
+            source.holdings.flush()
+            edge, table, _ = self.world.sender(self.world[asker], source)
+            for part in table.answer(self.world.want(asker, sender)):
+                assert edge.receive(sender, part) is Outcome.APPLIED
+        assert [vector_at(broker) for broker in self.world.brokers.values()] == [{}] * 8
+
+    def subscribe(self, host: str, name: str, text: str) -> None:
+        """A host gets a subscription and knows of it; nobody else does."""
+        self.world[host].subscribe(name, text)
+        self.world.exchange(host, host)
+
+    def said(self, asker: str, sender: str) -> TableDelta:
+        """Return the one change that is on its way over a link."""
+        (delta,) = self.world.answer(asker, sender, self.world.want(asker, sender))
+        assert isinstance(delta, TableDelta)
+        return delta
+
+    def change(self, asker: str, sender: str) -> Change:
+        """Let one change arrive over a link."""
+        delta = self.said(asker, sender)
+        edge = self.world.sender(self.world[asker], self.world[sender])[0]
+        (copy,) = edge.tables()
+        assert delta.base == copy.version, "the version stands for the vector"
+        made = Change(vector(copy), set(delta.added), set(delta.removed))
+        assert edge.receive(sender, delta) is Outcome.APPLIED
+        return made
 
     def first_round(self) -> None:
         """Examples 4.1 to 4.3, with all news delivered everywhere."""
@@ -156,51 +205,88 @@ def test_4_1_2_start_times_never_grow_on_the_way_down() -> None:
 # --- 4.1.6: at the routers ------------------------------------------------------------------------
 
 
-def test_example_4_5_and_figure_4_5a_a_router_joins_what_its_children_say() -> None:
+def test_example_4_5_and_figure_4_5a_each_change_from_below_is_one_change_to_above() -> None:
     figure = Figure()
-    figure.first_round()
+    figure.begin()
     b1 = figure.world["B1"]
-    assert held(b1, "N11") == texts(IBM)
-    assert held(b1, "N12") == texts(NYSE)
-    assert vector(*b1.holdings.edges["N11"].tables()) == {"SB1": 1}
-    said = b1.holdings.out["N31"].sender.table
-    assert vector(said) == {"SB1": 1, "SB2": 1}
-    assert set(said.conjunctions) == texts(NYSE), "what is covered is aggregated away"
+    figure.subscribe("SB1", "s1", IBM)
+    assert figure.change("B1", "SB1") == Change({}, texts(IBM), set()), "cons = (SB1: 0)"
+    assert vector_at(b1) == {"SB1": 1}
+    assert figure.change("PB1", "B1") == Change({}, texts(IBM), set()), "cons = (SB1: 0)"
+    figure.subscribe("SB2", "s4", NYSE)
+    assert figure.change("B1", "SB2") == Change({}, texts(NYSE), set()), "cons = (SB2: 0)"
+    assert vector_at(b1) == {"SB1": 1, "SB2": 1}
+    assert (held(b1, "N11"), held(b1, "N12")) == (texts(IBM), texts(NYSE))
+    # VT leaves the covered conjunction where it is; here it leaves with what covers it
+    said = Change({"SB1": 1}, texts(NYSE), texts(IBM))
+    assert figure.change("PB1", "B1") == said, "cons = (SB2: 0)"
+
+
+def test_4_1_6_a_change_whose_constraint_is_not_met_is_not_applied() -> None:
+    figure = Figure()
+    figure.begin()
+    pb1 = figure.world["PB1"]
+    figure.subscribe("SB1", "s1", IBM)
+    figure.change("B1", "SB1")
+    first = figure.said("PB1", "B1")
+    figure.subscribe("SB2", "s4", NYSE)
+    figure.change("B1", "SB2")
+    (second,) = [delta for name, delta in figure.world["B1"].holdings.flush() if name == "N31"]
+    edge = pb1.holdings.edges["N21"]
+    assert edge.receive("B1", second) is Outcome.WANT
+    assert (vector_at(pb1), held(pb1, "N21")) == ({}, set()), "it lags behind, and knows it"
+    assert [edge.receive("B1", delta) for delta in (first, second)] == [Outcome.APPLIED] * 2
+    assert (vector_at(pb1), held(pb1, "N21")) == ({"SB1": 1, "SB2": 1}, texts(NYSE))
 
 
 def test_example_4_6_and_figure_4_6() -> None:
     figure = Figure()
-    figure.first_round()
-    said = figure.world["B3"].holdings.out["N31"].sender.table
-    assert (vector(said), set(said.conjunctions)) == ({"SB3": 1}, texts(GOOG))
+    figure.begin()
+    figure.subscribe("SB3", "s5", GOOG)
+    assert figure.change("B3", "SB3") == Change({}, texts(GOOG), set()), "cons = (SB3: 0)"
+    b3 = figure.world["B3"]
+    assert (vector_at(b3), held(b3, "N13")) == ({"SB3": 1}, texts(GOOG))
+    # printed there as cons = (SB3: 1), which nobody above has; the like of it in example 4.5 has 0
+    assert figure.change("PB1", "B3") == Change({}, texts(GOOG), set())
 
 
 def test_example_4_7_and_figure_4_5b_what_is_covered_upstream_is_not_sent() -> None:
     figure = Figure()
-    figure.first_round()
+    figure.begin()
+    for host, name, text in (("SB1", "s1", IBM), ("SB2", "s4", NYSE)):
+        figure.subscribe(host, name, text)
+        figure.change("B1", host)
+        figure.change("PB1", "B1")
+    figure.subscribe("SB1", "s2", S2)
+    said = Change({"SB1": 1}, texts(T_19, MSFT), set())
+    assert figure.change("B1", "SB1") == said, "cons = (SB1: 1); p > 90 is covered at SB1"
     b1 = figure.world["B1"]
-    base = b1.holdings.out["N31"].sender.table.version
-    figure.world["SB1"].subscribe("s2", S2)
-    figure.told("SB1", "B1")
-    assert held(b1, "N11") == texts(IBM, T_19, MSFT)
-    ((direction, delta),) = [news for news in b1.holdings.flush() if news[0] == "N31"]
-    assert direction == "N31"
-    assert set(delta.added) == texts(MSFT)
-    assert delta.base == base, "cons = (SB1: 1, SB2: 1), the vector at the base version"
-    assert vector(b1.holdings.out["N31"].sender.table) == {"SB1": 2, "SB2": 1}
+    assert vector_at(b1) == {"SB1": 2, "SB2": 1}
+    assert (held(b1, "N11"), held(b1, "N12")) == (texts(IBM, T_19, MSFT), texts(NYSE))
+    assert figure.change("PB1", "B1") == Change({"SB1": 1, "SB2": 1}, texts(MSFT), set())
 
 
-def test_figure_4_7_the_root_after_three_changes() -> None:
+def test_figure_4_7_the_root_after_each_of_four_changes() -> None:
     figure = Figure()
-    figure.first_round()
+    figure.begin()
     pb1 = figure.world["PB1"]
-    before = [table for edge in ("N21", "N22") for table in pb1.holdings.edges[edge].tables()]
-    assert vector(*before) == {"SB1": 1, "SB2": 1, "SB3": 1}
-    figure.second_round()
-    tables = [table for edge in ("N21", "N22") for table in pb1.holdings.edges[edge].tables()]
-    assert vector(*tables) == {"SB1": 2, "SB2": 1, "SB3": 1}
-    assert held(pb1, "N21") == texts(NYSE, MSFT)
-    assert held(pb1, "N22") == texts(GOOG)
+    seen = []
+    for host, name, text, router in (
+        ("SB1", "s1", IBM, "B1"),
+        ("SB2", "s4", NYSE, "B1"),
+        ("SB3", "s5", GOOG, "B3"),
+        ("SB1", "s2", S2, "B1"),
+    ):
+        figure.subscribe(host, name, text)
+        figure.change(router, host)
+        figure.change("PB1", router)
+        seen.append((vector_at(pb1), held(pb1, "N21"), held(pb1, "N22")))
+    assert seen == [
+        ({"SB1": 1}, texts(IBM), set()),
+        ({"SB1": 1, "SB2": 1}, texts(NYSE), set()),
+        ({"SB1": 1, "SB2": 1, "SB3": 1}, texts(NYSE), texts(GOOG)),
+        ({"SB1": 2, "SB2": 1, "SB3": 1}, texts(NYSE, MSFT), texts(GOOG)),
+    ]
 
 
 # --- 4.1.7, 4.1.8: routing and start points -------------------------------------------------------

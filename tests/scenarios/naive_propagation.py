@@ -66,6 +66,16 @@ def nobody_is_late(_table: OutTable, _groups: object) -> dict[PubendId, frozense
     return {}
 
 
+claim_by_the_rule = Table.claim
+
+
+def claims_when_nobody_is_late(
+    table: Table, host: ShbId, pubend: PubendId, version: int
+) -> Entry | None:
+    """Speak for a pubend's hosts when all of them can be spoken for, as one marker for all would."""
+    return None if table.late.get(pubend) else claim_by_the_rule(table, host, pubend, version)
+
+
 def marked_for_ever(table: Table, host: ShbId, _pubend: PubendId, _version: int) -> Entry | None:
     return table.entries.get(host)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,8 @@ from gapless.broker.routing import Routing
 from gapless.broker.sources import Sources
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.delivery.feed import Candidate
+from gapless.delivery.members import Claim, Membership
+from gapless.messages.records import MemberRecord
 from gapless.messages.streams import Frame
 from gapless.sim.plants import patched
 from tests.scenarios.brokers import World
@@ -239,7 +242,7 @@ def test_if_one_branch_is_forgotten_its_new_subscriptions_do_not_start() -> None
 
 def test_the_dead_cells_own_subscriber_catches_up_when_it_returns() -> None:
     # PT VI: "brokers with local matching subscribers are not removed from Out_p. This is crucial to
-    # prevent publication loss"; 14.3 steps 5 and 6
+    # prevent publication loss"; 14.3 step 6, before anybody is parked
     world = World("p-a-n-c", delta=1)
     ann = world.publisher("p")
     x = world.subscriber("c", "x", "TRUE")
@@ -260,3 +263,105 @@ def test_the_dead_cells_own_subscriber_catches_up_when_it_returns() -> None:
     world.run(s=2)
     assert durable.events == ["e1", "e2", "e3"]
     assert x.events == ["e1", "e2", "e3"]
+
+
+# --- the dead cell's own host (example 14.3, steps 5 and 6) ---------------------------------------------
+
+
+class DeadHost:
+    """p - a - n - {c, d}, a host in each of c, d, n; n is dead for longer than a host stays routed.
+
+    By the time n returns, its old table at a is gone too, and z was published, which nobody wants.
+    """
+
+    def __init__(self) -> None:
+        self.world = world = World("p-a-n-c", "n-d", delta=1, park_after_s=7, legacy_ttl_s=8)
+        self.regimes: list[tuple[int, dict[BrokerId, int]]] = []
+        self.rows: list[MemberRecord] = []
+        self.ann = world.publisher("p")
+        for name in "cd":
+            world.subscriber(name, f"old {name}", f"at = '{name}'")
+        self.durable = world.subscriber("n", "durable", "at = 'n'", durable=True)
+        world.run(s=2)
+        self._note()
+        world.crash("n")
+        self.new = world.subscriber("c", "new c", "by = 'c'")
+        world.run(s=3)
+        self._note()
+        self.ann.publish("n1", at="n")
+        world.run(s=6)
+        self._note()
+        self.stay_away()
+        world.start("n")
+        self.durable.come_back()
+        world.run(s=10)
+        self._note()
+
+    def stay_away(self) -> None:
+        """Let the old table of n go, and something be published that n wants, that c does, that none does."""
+        parameters = self.world.parameters
+        self.world.run(s=parameters.legacy_ttl_s + parameters.park_after_s)
+        since = self.world.now
+        self.ann.publish("n2", at="n")
+        self.ann.publish("c1", by="c")
+        self.ann.publish("z", at="z")
+        self.world.run(s=1)
+        frames = self.world.sent_over(Frame, "p", "a", since)
+        self.sent = [each.payload for frame in frames for each in frame.piece.publications]
+        self.released = self.world.released("p", P)
+
+    def _note(self) -> None:
+        """Note the regime that p serves now, and what its disk says of the host at n."""
+        regime = self.world.pubend("p", P).regimes[-1]
+        counters = {host.broker: entry.time.counter for host, entry in regime.entries}
+        self.regimes.append((regime.number, counters))
+        row = self.world.member("p", P, "n")
+        assert row is not None
+        self.rows.append(row)
+
+
+def never_park(members: Membership, claim: Claim, now: int) -> Any:
+    """Take out R54: whoever was a member counts as heard of just now."""
+    members._heard_at.update(dict.fromkeys(members._rows, now))
+    return review_by_the_rule(members, claim, now)
+
+
+review_by_the_rule = Membership.review
+
+
+def test_a_dead_host_leaves_the_vector_and_is_listed_again_when_it_is_heard() -> None:
+    # 14.3 steps 4 to 6: its regimes 5, 6, 7, 8 are 2, 3, 4, 5 here; in its new life n counts from 1
+    story = DeadHost()
+    assert story.regimes == [
+        (2, {"c": 2, "d": 2, "n": 2}),
+        (3, {"c": 3, "d": 2, "n": 2}),
+        (4, {"c": 3, "d": 2}),
+        (5, {"c": 3, "d": 2, "n": 1}),
+    ]
+    assert [row.parked for row in story.rows] == [False, False, True, False]
+    lives = [row.time.life for row in story.rows]
+    assert lives[0] == lives[2] < lives[3], "what it is listed at never falls"
+
+
+def test_the_floor_of_a_parked_host_holds_the_log_and_it_catches_up() -> None:
+    # 14.3 steps 5 and 6: "its floor still holds the log"; "durable clients return by catch-up"
+    story = DeadHost()
+    assert story.rows[2].floor == story.rows[0].floor
+    assert story.released <= story.rows[2].floor < story.ann.ticks["n1"]
+    assert story.durable.events == ["n1", "n2"], "from before it was parked, and from then on"
+    assert story.durable.gaps == []
+    assert story.new.events == ["c1"]
+
+
+def test_nothing_travels_for_the_sake_of_a_parked_host() -> None:
+    assert DeadHost().sent == [b"c1"]
+
+
+def test_without_parking_a_dead_host_stays_listed_and_everything_travels_for_its_sake() -> None:
+    # a's table claims it no more, so p may not filter: for nobody
+    with patched(Membership, "review", never_park):
+        story = DeadHost()
+    assert story.regimes[2] == story.regimes[1], "regime 7 never comes"
+    assert story.regimes[3][0] == story.regimes[1][0] + 1
+    assert not any(row.parked for row in story.rows)
+    assert story.sent == [b"n2", b"c1", b"z"]

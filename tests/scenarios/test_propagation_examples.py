@@ -10,11 +10,13 @@ import pytest
 
 from gapless.content.values import Attributes
 from gapless.core.ids import PubendId
-from gapless.propagation import Chooser, Edge, OutTable, Vector
+from gapless.core.parameters import us
+from gapless.propagation import Chooser, Edge, OutTable, Table, Vector
 from tests.propagation.world import World, cell_receiver, tree
 from tests.scenarios.naive_propagation import (
     P,
     check_that_what_is_claimed_passes,
+    claims_when_nobody_is_late,
     counts_if_a_table_of_the_edge_has_it,
     forgotten_at_once,
     never_behind_a_sibling,
@@ -69,18 +71,33 @@ def test_14_5_a_new_pubend_with_pruned_subscriptions(monkeypatch: pytest.MonkeyP
         scenario()
 
 
-def test_14_5_a_subtree_that_is_cut_stays_late_and_delays_nobody() -> None:
-    world = World(tree("z-c-n-p", "n-y"))
-    world.advertise("W", "p", "type = 'weather'", heard_by=world.brokers)
-    for cell in ("z", "y"):
-        world[cell].subscribe("x", "type = 'stock'")
-    world.settle()
-    world.advertise("P", "p", "type = 'stock'", heard_by=["p", "n", "y"])
-    world.settle()
-    promised = vector_of(world, "p")
-    assert shb("y") in promised.entries
-    assert shb("z") not in promised.entries
-    assert world["p"].choose(P, promised, cell_receiver("n")).tables is not None
+def test_14_5_a_subtree_that_is_cut_stays_late_and_delays_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def scenario() -> None:
+        world = World(tree("z-c-n-p", "n-y"))
+        world.advertise("W", "p", "type = 'weather'", heard_by=world.brokers)
+        for cell in ("z", "y"):
+            world[cell].subscribe("x", "type = 'stock'")
+        world.settle()
+        # 5: c and z are cut off, and so do not hear that P opens
+        world.advertise("P", "p", "type = 'stock'", heard_by=["p", "n", "y"])
+        world.settle()
+        promised = vector_of(world, "p")
+        assert shb("z") not in promised.entries
+        assert world["p"].holdings.edges["n"].tables()[0].late == {P: {shb("c"), shb("z")}}
+        assert shb("y") in promised.entries, "delayed: y waits for who cannot answer"
+        assert world["p"].choose(P, promised, cell_receiver("n")).tables is not None, "flood"
+        for cell in ("c", "z"):
+            world[cell].hear(P)
+        world.settle()
+        assert vector_of(world, "p").entries.keys() == {shb("y"), shb("z")}
+        assert world["p"].holdings.edges["n"].tables()[0].late == {}
+
+    scenario()
+    monkeypatch.setattr(Table, "claim", claims_when_nobody_is_late)
+    with pytest.raises(AssertionError, match="delayed"):
+        scenario()
 
 
 # --- 14.3 and 14.4: bypass, and a router's restart ------------------------------------------------
@@ -120,8 +137,10 @@ def test_14_3_bypass_of_a_dead_cell_with_two_children(
         # 4: a new subscription at c goes straight to a and on to p
         world[c].subscribe("new", "symbol = 'new'")
         world.settle((c, c), ("c", c), ("a", "c"), ("p", "a"))
-        later = vector_of(world, "p", regime=2)
+        heard = vector_of(world, "p").entries
+        later = Vector(2, 1, {**promised.entries, **heard})
         assert later.entries[shb(c)] > promised.entries[shb(c)]
+        assert shb("n") in later.entries, "n's host is not parked yet"
         assert passes("c", "new", later), "lost"
         # 6: n restarts, empty; c's table stays while c is attached
         restarted = world.start("n")
@@ -149,6 +168,45 @@ def test_14_3_bypass_of_a_dead_cell_with_two_children(
         monkeypatch.setattr(Edge, "lapse", forgotten_at_once)
     with pytest.raises(AssertionError, match="flood"):
         scenario()
+
+
+def test_14_3_a_dead_host_is_parked_before_the_last_table_that_claims_it_goes() -> None:
+    def scenario(*, parks: bool) -> None:
+        def passes(name: str, promised: Vector) -> bool:
+            return world["p"].passes(P, promised, cell_receiver("a"), wanting(name))
+
+        world = World(tree("p-a-n-c", "n-d"))
+        world.advertise("P", "p", "", heard_by=world.brokers)
+        for cell in "cdn":
+            world[cell].subscribe("x", f"symbol = '{cell}'")
+        world.settle()
+        routed = vector_of(world, "p", regime=6)
+        world.stop("n")
+        bypass = (("c", "c"), ("d", "d"), ("a", "c"), ("a", "d"), ("p", "a"))
+        world.settle(*bypass)
+        assert not passes("nobody", routed), "a keeps n's old table, which claims n's host"
+        # 5: regime 7 lists c and d only; by then the old table may go
+        parked = vector_of(world, "p", regime=7) if parks else routed
+        world.now += us(s=world.parameters.legacy_ttl_s)
+        world["a"].holdings.tidy(world.now)
+        world.settle(*bypass)
+        assert world["a"].holdings.edges["n"].entry(shb("n")) is None
+        for name in "cd":
+            assert passes(name, parked), "lost"
+        assert not passes("nobody", parked), "flood"
+        assert parked.entries.keys() == {shb("c"), shb("d")}
+        # 6: n is back and heard; regime 8 lists its host, in its new life
+        world.start("n").hear(P)
+        world["n"].subscribe("x", "symbol = 'n'")
+        world.settle()
+        again = vector_of(world, "p", regime=8)
+        assert again.entries[shb("n")] > routed.entries[shb("n")]
+        assert passes("n", again), "lost"
+        assert not passes("nobody", again), "flood"
+
+    scenario(parks=True)
+    with pytest.raises(AssertionError, match="flood"):
+        scenario(parks=False)
 
 
 def test_14_4_a_router_restarts_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,12 +21,13 @@ from gapless.delivery import sending
 from gapless.delivery.acks import Reports
 from gapless.delivery.members import Claim, Membership
 from gapless.delivery.pubend import Pubend
+from gapless.delivery.regimes import Regimes
 from gapless.delivery.subscribers.holding import Holding
 from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.clients import Begin, BeginKind
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.records import LifeRecord, MemberRecord, PubendRecord, Record, Store
-from gapless.messages.streams import Frame, Member, Nack, Piece, Report
+from gapless.messages.streams import Frame, Member, Nack, Piece, Regime, Report, Silence
 from gapless.sim.plants import patched
 from tests.scenarios.brokers import Disk, Publisher, Subscriber, World, of, shb
 
@@ -67,7 +68,10 @@ def test_a6_a_regime_number_means_one_vector_for_ever_whatever_the_clock_says() 
     assert (x.events, y.events) == (["x1"], ["y1"])
 
 
-def test_a6_with_numbers_from_a_clock_a_new_vector_is_read_as_an_old_one() -> None:
+@contextmanager
+def numbers_from_the_clock() -> Iterator[None]:
+    """Number regimes by the second in which they open, and two of one second one after the other."""
+
     def number_by_the_clock(pubend: Pubend, vector: dict[ShbId, Entry]) -> None:
         second = pubend._context.clock // us(s=1)
         number = second + 1 if pubend.regime == second else second
@@ -76,8 +80,78 @@ def test_a6_with_numbers_from_a_clock_a_new_vector_is_read_as_an_old_one() -> No
 
     open_regime = Pubend._open_regime
     with patched(Pubend, "_open_regime", number_by_the_clock):
+        yield
+
+
+def test_a6_with_numbers_from_a_clock_a_new_vector_is_read_as_an_old_one() -> None:
+    with numbers_from_the_clock():
         _, y = clock_back_at_the_pubend()
     assert y.starts == {}, "the regime that serves y looks like one that does not"
+
+
+class OldSilenceComesLate:
+    """What was filtered for n:2 comes to n after p's clock was set back and V^m has become n:3.
+
+    Host n hears nothing of the stream for a while. Meanwhile V^m changes twice for the sake of m; under
+    the first of these vectors y7 is published, and is silence for all who were there. Then p crashes,
+    and y subscribes at n in the second, by p's clock, in which that first vector was new.
+    """
+
+    def __init__(self) -> None:
+        self.world = world = World("p-a-n", "a-m", dct_ms=60_000)
+        self.ann = ann = world.publisher("p")
+        world.subscriber("n", "x", "kind = 'X'")
+        world.subscriber("m", "u", "kind = 'U'")
+        world.run(s=3)
+        lost = world.lose(of(Frame, Silence, Regime, source="a", target="n"))
+        world.subscriber("m", "v", "kind = 'V'")
+        world.run(ms=500)
+        ann.publish("y7", kind="Y")
+        world.run(ms=500)
+        world.subscriber("m", "w", "kind = 'W'")
+        world.run(ms=500)
+        world.restart("p", clock_back_s=2)
+        ann.connect()
+        world.run(ms=700)
+        self.y = world.subscriber("n", "y", "kind = 'Y'")
+        world.run(s=1)
+        regimes = world.pubend("p", P).regimes
+        self.counters = [dict(each.entries)[shb("n")].time.counter for each in regimes]
+        self.numbers = [each.number for each in regimes]
+        lost.end()
+        world.run(s=3)
+        ann.open()
+        ann.publish("y8", kind="Y")
+        world.run(s=1)
+        self.missing = owed_and_missing(ann, self.y, "y7", "y8")
+
+
+def test_a6_what_was_filtered_for_an_older_vector_is_no_start() -> None:
+    story = OldSilenceComesLate()
+    assert story.counters == [2, 2, 3]
+    assert story.numbers == sorted(set(story.numbers))
+    assert story.y.starts[P] > story.ann.ticks["y7"]
+    assert story.y.events == ["y8"]
+    assert story.missing == []
+
+
+def test_a6_with_numbers_from_a_clock_y_starts_on_what_was_filtered_without_it() -> None:
+    # two vectors have one number: who keeps the first never starts, who takes the last starts wrongly
+    def take_the_last(regimes: Regimes, message: Regime) -> bool:
+        regimes._vectors.pop(message.number, None)
+        return learn(regimes, message)
+
+    learn = Regimes.learn
+    with numbers_from_the_clock():
+        story = OldSilenceComesLate()
+        assert story.counters == [2, 2, 3]
+        assert story.numbers[0] == story.numbers[2], "the clock has come to that second again"
+        assert story.y.starts == {}
+        with patched(Regimes, "learn", take_the_last):
+            story = OldSilenceComesLate()
+    assert story.y.starts[P] < story.ann.ticks["y7"], "y has 3, and that tick was filtered for 2"
+    assert story.y.events == ["y8"]
+    assert story.missing == ["y7"]
 
 
 # --- A7: merged silence ---------------------------------------------------------------------------

@@ -1,0 +1,520 @@
+"""Every state of a session and of a feed, and every kind of message that a peer may send in it.
+
+Whatever comes, the broker goes on, sends nothing to somebody without a session, and delivers nothing
+twice. What belongs to no session that it has changes nothing at all (R1, I12). One error is meant to end
+it: two statements about one tick that cannot both be true (GD's state E).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from gapless.broker import Broker
+from gapless.content import Filter
+from gapless.core.errors import FilterError
+from gapless.core.ids import BrokerId, PubendId
+from gapless.core.machine import Effect, LinkUp, Moment, Received, Send
+from gapless.core.ticks import Tick
+from gapless.delivery.knowledge import ConflictError, fault_of
+from gapless.messages.clients import OpenPubend
+from gapless.messages.overlay import (
+    Announce,
+    Hello,
+    NameAnswer,
+    NameAsk,
+    Packet,
+    PubendProperties,
+    RelayBroken,
+    Relayed,
+    RelayFull,
+    SessionId,
+)
+from gapless.messages.requests import Read, ReadReply
+from gapless.messages.streams import Attached, Frame, Piece, Publication, RegimeWant, Silence
+from gapless.overlay.session import Session
+from gapless.sim.plants import patched
+from gapless.wire.codec import LINK_PACKETS
+from tests.broker.desk import Desk, P
+from tests.broker.letters import KINDS, NUMBERS, Facts, absurd, hello, nth, plausible
+from tests.scenarios.brokers import Node, Subscriber, of
+
+PAIRS: tuple[tuple[BrokerId, BrokerId], ...] = (("p", "n"), ("n", "p"), ("c", "n"))
+"""Who writes to whom: a feeder, one who is fed by the pubend's broker, one who is fed by a router."""
+
+
+def named(kind: type) -> str:
+    return kind.__name__
+
+
+class Guarded(Desk):
+    """Whole brokers that are watched: what they send can be sent, and goes to whom they may talk to."""
+
+    def _carry_out(self, node: Node, broker: Broker, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            check_that_it_may_be_sent(broker, effect)
+        super()._carry_out(node, broker, effect)
+
+
+def check_that_it_may_be_sent(broker: Broker, send: Send) -> None:
+    assert LINK_PACKETS.frames(send.packet), "it fits the wire"
+    if isinstance(send.packet, Packet):
+        assert broker.sessions.is_open(send.peer), f"{send} has no session"
+    else:
+        assert isinstance(send.packet, Hello)
+        assert send.peer in broker.neighbourhood.all_brokers(), f"{send} goes to a stranger"
+
+
+def ends(world: Desk, me: BrokerId, peer: BrokerId) -> tuple[SessionId, SessionId]:
+    """Return both ends of an open session, as a packet of the peer names them."""
+    session = world[me].sessions._peers[peer].direct
+    assert session.is_open
+    assert session.theirs is not None
+    return session.theirs, session.mine
+
+
+def every_message(facts: Facts, kind: type) -> Iterator[Any]:
+    """Yield what a peer could say of a kind, and what it should not."""
+    for number in range(len(plausible(facts, kind))):
+        yield nth(facts, kind, number)
+        yield from absurd(partial(nth, facts, kind, number))
+
+
+def test_every_kind_that_a_packet_may_carry_is_made_here() -> None:
+    scene = Scene("attached")
+    for kind in KINDS:
+        made = plausible(scene.facts("n", "p"), kind)
+        assert kind in {type(each) for each in made}
+        assert len([*every_message(scene.facts("n", "p"), kind)]) > len(made)
+
+
+# --- sessions ---------------------------------------------------------------------------------------
+
+
+class Meeting:
+    """Broker n, where x is subscribed, and p, which feeds it; then something becomes of their session."""
+
+    def __init__(self, state: str) -> None:
+        self.world = world = Guarded("p-n-c", delta=1)
+        self.ann = world.publisher("p")
+        self.x = world.subscriber("n", "x", "TRUE", durable=True)
+        world.run(ms=500)
+        for label in ("e1", "e2"):
+            self.ann.publish(label, kind=1)
+        world.run(ms=100)
+        assert self.x.events == ["e1", "e2"]
+        self.x.acknowledge(P, self.ann.ticks["e2"])
+        world.run(s=1)  # by then it is on disk
+        self.peer = "p"
+        self.facts = Facts(world, "n", "p", self.ann.ticks["e1"])
+        self.ends = ends(world, "n", "p")
+        """What a packet of the peer names."""
+        SESSIONS[state](self)
+
+    def step(self, packet: Any) -> list[Effect]:
+        """Let a packet come to n; return what follows at once."""
+        context = self.world["n"].context
+        return self.world["n"].step(Received(self.peer, packet), Moment(context.now, context.clock))
+
+    def goes_on(self) -> bool:
+        """Let p and n meet again; say whether x gets what comes then, and nothing twice."""
+        world = self.world
+        if world.nodes["p"].broker is None:
+            world.start("p")
+        world.heal("p", "n")
+        world.run(ms=500)
+        self.ann.connect()
+        self.ann.open()
+        if "x" not in world.nodes["n"].clients:
+            self.x.come_back()
+        self.ann.publish("e3")
+        return world.wait(lambda: self.x.events == ["e1", "e2", "e3"], s=20)
+
+
+def stranger(meeting: Meeting) -> None:
+    """The peer is nobody that n knows of."""
+    meeting.peer = "z"
+
+
+def no_session(meeting: Meeting) -> None:
+    """In its new life n has met nobody, and p is down; what comes is of n's life before."""
+    meeting.world.crash("p")
+    meeting.world.restart("n")
+    meeting.world.run(ms=100)
+
+
+def opening(meeting: Meeting) -> None:
+    """Then p can be reached and is greeted; it has not answered, and what comes is of another life."""
+    no_session(meeting)
+    meeting.world.happen("n", LinkUp("p"))
+    meeting.ends = (meeting.ends[0], meeting.world["n"].sessions._peers["p"].direct.mine)
+
+
+def greeted(meeting: Meeting) -> None:
+    """It has greeted too, and not yet heard n; what comes is of an older session of it."""
+    opening(meeting)
+    meeting.world.happen("n", Received("p", hello(meeting.facts)))
+
+
+def opened_again(meeting: Meeting) -> None:
+    """The two have another session now; what comes is of the one before."""
+    meeting.world.cut("p", "n")
+    meeting.world.heal("p", "n")
+    meeting.world.run(ms=100)
+    assert ends(meeting.world, "n", "p") != meeting.ends
+
+
+def closed_again(meeting: Meeting) -> None:
+    """The link is gone; what comes was under way."""
+    meeting.world.cut("p", "n")
+
+
+def retired_by_the_peer(meeting: Meeting) -> None:
+    """The peer is in a new life; what comes is of the one before."""
+    meeting.world.restart("p")
+    meeting.world.run(ms=100)
+    assert ends(meeting.world, "n", "p")[0].life > meeting.ends[0].life
+
+
+def retired_here(meeting: Meeting) -> None:
+    """Broker n is in a new life; what comes was for the one before."""
+    meeting.world.restart("n")
+    meeting.world.run(ms=100)
+    assert ends(meeting.world, "n", "p")[1].life > meeting.ends[1].life
+
+
+SESSIONS: dict[str, Callable[[Meeting], None]] = {
+    each.__name__: each
+    for each in (
+        stranger,
+        no_session,
+        opening,
+        greeted,
+        opened_again,
+        closed_again,
+        retired_by_the_peer,
+        retired_here,
+    )
+}
+
+
+@pytest.fixture(scope="module", params=SESSIONS)
+def meeting(request: pytest.FixtureRequest) -> Meeting:
+    """Return a meeting for many messages: they must not change it."""
+    return Meeting(request.param)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_what_belongs_to_no_session_changes_nothing(meeting: Meeting, kind: type) -> None:
+    broker = meeting.world["n"]
+    due, horizon = broker.next_timer(), meeting.world.horizon("n", P)
+    ignored = sum(broker.marks.values())
+    count = 0
+    for message in every_message(meeting.facts, kind):
+        assert meeting.step(Packet(*meeting.ends, 1, (message,))) == [], message
+        count += 1
+    assert sum(broker.marks.values()) == ignored + count, "each is noted, and nothing else"
+    assert (broker.next_timer(), meeting.world.horizon("n", P)) == (due, horizon)
+    assert meeting.x.events == ["e1", "e2"]
+
+
+def test_without_the_fence_a_message_of_a_dead_session_is_taken() -> None:
+    def without_a_fence(session: Session, packet: Packet) -> None:
+        for message in packet.messages:
+            session._owner.brought(session, message)
+
+    meeting = Meeting("retired_by_the_peer")
+    with patched(Session, "_packet", without_a_fence):
+        effects = [
+            meeting.step(Packet(*meeting.ends, 1, (message,)))
+            for message in plausible(meeting.facts, RegimeWant)
+        ]
+    assert any(effects)
+
+
+@pytest.mark.parametrize("state", SESSIONS)
+def test_after_what_belonged_to_no_session_all_goes_on(state: str) -> None:
+    meeting = Meeting(state)
+    for kind in KINDS:
+        for message in plausible(meeting.facts, kind):
+            meeting.world.happen("n", Received(meeting.peer, Packet(*meeting.ends, 1, (message,))))
+    assert meeting.goes_on()
+    assert meeting.x.gaps == []
+
+
+@pytest.mark.parametrize("state", SESSIONS)
+def test_whoever_greets_however_is_answered_by_a_greeting_or_not_at_all(state: str) -> None:
+    meeting = Meeting(state)
+    known = meeting.world["n"].neighbourhood.all_brokers()
+    for heard in (None, meeting.ends[1], SessionId(1, 1)):
+        greet = partial(hello, meeting.facts, heard)
+        for packet in (greet(), *absurd(greet)):
+            for effect in meeting.step(packet):
+                if isinstance(effect, Send):
+                    check_that_it_may_be_sent(meeting.world["n"], effect)
+                    assert meeting.peer in known
+    assert meeting.x.events == ["e1", "e2"]
+
+
+# --- feeds ------------------------------------------------------------------------------------------
+
+FEEDS = ("not attached", "attaching", "attached", "detached")
+
+PLACES = [
+    *((peer, me, state) for peer, me in PAIRS for state in FEEDS),
+    ("p", "n", "catching up"),
+]
+"""Who writes to whom, and how far n is with P; in the last one it waits for answers of p."""
+
+
+class Scene:
+    """Hosts n and c, fed with P over n, or not yet, or no more; all sessions are open."""
+
+    def __init__(self, state: str) -> None:
+        self.world = world = Guarded("p-n-c", delta=1, linger_s=1)
+        self.ann = world.publisher("p")
+        self.subscribers: list[Subscriber] = []
+        self.owed: list[str] = []
+        """What each of them has, or will have when what is lost comes again."""
+        if state == "attaching":
+            world.lose(of(Attached))
+        if state != "not attached":
+            self.subscribers = [
+                world.subscriber("n", "x", "TRUE", durable=True),
+                world.subscriber("c", "y", "TRUE"),
+            ]
+            world.run(ms=500)
+        for label in ("e1", "e2"):
+            self.ann.publish(label, kind=1)
+        world.run(ms=100)
+        if state in {"attached", "detached", "catching up"}:
+            self.owed = ["e1", "e2"]
+        assert [each.events for each in self.subscribers] == [self.owed] * len(self.subscribers)
+        self.before = [each.publications for each in self.subscribers]
+        if state == "detached":
+            self._end()
+        if state == "catching up":
+            self._fall_behind()
+        feeder = "p" if state in {"attached", "catching up"} else None
+        assert world["n"].router.feeder(P) == feeder
+
+    def _end(self) -> None:
+        for each in self.subscribers:
+            each.end()
+        assert self.world.wait(lambda: self.world["n"].router.feeder(P) is None, s=60)
+        self.subscribers, self.before = [], []
+
+    def _fall_behind(self) -> None:
+        """Let x come back to what it has missed, and a pubend be made; no answer of p comes."""
+        x, world = self.subscribers[0], self.world
+        x.acknowledge(P, self.ann.ticks["e2"])
+        x.leave()
+        self.ann.publish("missed", kind=1)
+        self.owed.append("missed")
+        world.run(s=1)
+        world.lose(of(ReadReply, NameAnswer, source="p"))
+        x.come_back()
+        world.client("n").ask(OpenPubend(1, "new"))
+        world.run(ms=200)
+        assert world.sent_over(Read, "n", "p")
+        assert world.sent_over(NameAsk, "n", "p")
+
+    def facts(self, me: BrokerId, peer: BrokerId) -> Facts:
+        """Return what a broker and its peer know."""
+        return Facts(self.world, me, peer, self.ann.ticks["e1"])
+
+    def deliver(self, peer: BrokerId, me: BrokerId, message: Any) -> None:
+        """Let a message come from a peer in their session."""
+        packet = Packet(*ends(self.world, me, peer), 1, (message,))
+        self.world.happen(me, Received(peer, packet))
+        self.world.run(ms=3)
+
+    def check_what_was_delivered(self) -> None:
+        """Nobody was given anything twice or out of order, and what was given is as it was."""
+        for each, before in zip(self.subscribers, self.before, strict=True):
+            assert each.publications[: len(before)] == before
+            ticks = [event.tick for pubend, event in each.publications if pubend == P]
+            assert ticks == sorted(set(ticks)), ticks
+
+    def goes_on(self) -> bool:
+        """Let one more subscribe, and an event come; say whether all have what they are owed, once."""
+        self.world.faults.clear()
+        newcomer = self.world.subscriber("n", "newcomer", "TRUE")
+        present = [*self.subscribers, newcomer]
+        self.world.wait(lambda: all(P in each.starts for each in present), s=20)
+        self.ann.publish("e3")
+        self.world.wait(lambda: all(each.events[-1:] == ["e3"] for each in present), s=20)
+        wanted = [[*self.owed, "e3"]] * len(self.subscribers) + [["e3"]]
+        return [each.events for each in present] == wanted and not any(
+            each.gaps for each in present
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+@pytest.mark.parametrize(("peer", "me", "state"), PLACES)
+def test_what_a_peer_could_say_harms_nobody(
+    peer: BrokerId, me: BrokerId, state: str, kind: type
+) -> None:
+    scene = Scene(state)
+    for message in plausible(scene.facts(me, peer), kind):
+        scene.deliver(peer, me, message)
+        scene.check_what_was_delivered()
+    assert scene.goes_on()
+
+
+def is_no_filter(message: Any) -> bool:
+    """Say whether it announces a pubend with an advertisement that is no filter."""
+    if not isinstance(message, Announce):
+        return False
+    try:
+        Filter(message.properties.advertisement)
+    except FilterError:
+        return True
+    return False
+
+
+def is_no_route(message: Any) -> bool:
+    """Say whether it tells how a relayed packet fared, and not which."""
+    inner = message.inner if isinstance(message, Relayed) else None
+    return isinstance(inner, RelayBroken | RelayFull) and not inner.route
+
+
+def is_no_piece(message: Any) -> bool:
+    """Say whether it has knowledge that contradicts itself."""
+    pieces = [message.piece] if isinstance(message, Frame) else []
+    pieces += [each[2] for each in message.pieces] if isinstance(message, Silence) else []
+    return any(fault_of(piece) is not None for piece in pieces)
+
+
+def is_no_reply(message: Any) -> bool:
+    """Say whether it answers with pieces that are none, overlap, or go beyond where it says it ends."""
+    if not isinstance(message, ReadReply):
+        return False
+    limits = [0, *(tick for piece in message.pieces for tick in (piece.low, piece.high + 1))]
+    fits = limits == sorted(limits) and limits[-1] <= max(0, message.done + 1)
+    return not fits or any(fault_of(piece) is not None for piece in message.pieces)
+
+
+FAULTS = (is_no_filter, is_no_route, is_no_piece, is_no_reply)
+"""What ends a broker, or is delivered twice, and should not: see the last tests."""
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+@pytest.mark.parametrize(("peer", "me", "state"), PLACES)
+def test_what_a_peer_should_never_say_breaks_nothing(
+    peer: BrokerId, me: BrokerId, state: str, kind: type
+) -> None:
+    scene = Scene(state)
+    for message in every_message(scene.facts(me, peer), kind):
+        if any(is_fault(message) for is_fault in FAULTS):
+            continue
+        try:
+            scene.deliver(peer, me, message)
+        except ConflictError:
+            assert kind in {Frame, Silence}
+            scene = Scene(state)
+        scene.check_what_was_delivered()
+    scene.world.run(s=3)
+    scene.check_what_was_delivered()
+
+
+# --- what makes no sense in itself --------------------------------------------------------------------
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=FilterError,
+    reason="Broker.announced reads the advertisement of a peer as it is. One that cannot be read here, "
+    "as a newer broker's, ends this broker, and again at the start of every session with that peer. "
+    "A conjunction of a table that cannot be read is borne",
+)
+@pytest.mark.parametrize("text", ["n > ", "a@b", "x" * 70_000])
+def test_an_advertisement_that_cannot_be_read_is_borne(text: str) -> None:
+    scene = Scene("attached")
+    news = Announce(PubendId("Z"), 1, PubendProperties("p", "p", text), ("p",))
+    assert is_no_filter(news)
+    scene.deliver("p", "n", news)
+    assert scene.goes_on()
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=IndexError,
+    reason="Sessions.arrived takes the last broker of a route that is empty",
+)
+@pytest.mark.parametrize("kind", [RelayBroken, RelayFull], ids=named)
+def test_a_relays_word_of_no_route_is_borne(kind: type) -> None:
+    scene = Scene("attached")
+    word = Relayed(("c", "p", "n"), 2, kind(()))
+    assert is_no_route(word)
+    scene.deliver("p", "n", word)
+    assert scene.goes_on()
+
+
+def pieces_that_are_none(after: Tick, regime: int) -> dict[str, Piece]:
+    """Return knowledge above a tick that contradicts itself."""
+
+    def piece(*ticks: Tick) -> Piece:
+        events = [Publication(after + tick, "ann", 9, {}, b"e9") for tick in ticks]
+        return Piece(after + 1, after + 9, regime, 0, tuple(events))
+
+    return {
+        "backwards": Piece(after + 9, after + 1, regime, 0),
+        "an event twice": piece(5, 5),
+        "events out of order": piece(6, 5),
+        "an event below it": piece(0),
+        "an event above it": piece(50_000),
+    }
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="knowledge.fault_of is for what a peer has sent, and nobody asks it: a range that is none "
+    "ends the broker, and events that do not fit their piece are delivered, twice or out of order",
+)
+@pytest.mark.parametrize("what", pieces_that_are_none(0, 0))
+def test_a_piece_that_is_none_is_not_taken(what: str) -> None:
+    scene = Scene("attached")
+    facts = scene.facts("n", "p")
+    frame = Frame(P, NUMBERS[0], pieces_that_are_none(facts.top, facts.regime)[what])
+    assert is_no_piece(frame)
+    scene.deliver("p", "n", frame)
+    scene.world.run(s=1)
+    scene.check_what_was_delivered()
+    assert [each.events for each in scene.subscribers] == [["e1", "e2"]] * 2
+
+
+def replies_that_are_none(true: ReadReply) -> dict[str, ReadReply]:
+    """Return answers to a read that contradict themselves, made of a true one."""
+    (piece,) = true.pieces
+    (event,) = piece.publications
+    twice = msgspec.structs.replace(piece, publications=(event, event))
+    return {
+        "an event twice": msgspec.structs.replace(true, pieces=(twice,)),
+        "a piece twice": msgspec.structs.replace(true, pieces=(piece, piece)),
+        "an end below its pieces": msgspec.structs.replace(true, done=piece.low),
+    }
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="CatchUp.take_read looks at no piece and at no order: an event that is told twice, or above "
+    "the end that the reply names, is delivered twice",
+)
+@pytest.mark.parametrize("what", ["an event twice", "a piece twice", "an end below its pieces"])
+def test_a_reply_that_contradicts_itself_is_not_taken(what: str) -> None:
+    scene = Scene("catching up")
+    true = plausible(scene.facts("n", "p"), ReadReply)[2]
+    assert not is_no_reply(true)
+    reply = replies_that_are_none(true)[what]
+    assert is_no_reply(reply)
+    scene.deliver("p", "n", reply)
+    scene.world.faults.clear()
+    scene.world.run(s=2)
+    scene.check_what_was_delivered()
