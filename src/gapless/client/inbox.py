@@ -99,6 +99,11 @@ class Inbox:
         self._earliest: set[PubendId] = set()
         """Streams that go on with the oldest that the log has: what it has lost is no gap."""
         self._acked: dict[PubendId, Tick] = {}
+        self._has_moved = False
+        """Whether this program has taken a durable subscription to another broker."""
+        self._bases: dict[PubendId, Tick] = {}
+        """Where each stream began: nothing up to there was owed. No seek moves it: what was handed out
+        before one is not acknowledged by it."""
         self._resting: dict[PubendId, Tick] = {}
         """Of a durable one: where streams go on that had started once, and that wait now."""
         self._quiet: dict[PubendId, tuple[Tick, Tick]] = {}
@@ -227,11 +232,12 @@ class Inbox:
         welcome = self.link.welcome
         if self._home is not None and welcome is not None and welcome.broker != self._home.broker:
             self._home = self._home.after_a_flight()
+            self._has_moved = True
         self.link.ask(request, self._subscribed)
 
     def _luggage(self) -> tuple[PositionTuple, tuple[Governed, ...]]:
         """Return what another broker has to know of the subscription, should it go on there."""
-        acked = {**self._resting, **self.prefetch.starts, **self._acked}
+        acked = {**self._resting, **self._bases, **self._acked}
         # who was sought back gets again what it had acknowledged, by the filters of then
         received = self.prefetch.received
         done = {pubend: min(tick, received.get(pubend, tick)) for pubend, tick in acked.items()}
@@ -245,7 +251,9 @@ class Inbox:
 
     def _begin(self) -> Begin:
         ticks = self.prefetch.resume_from(merged=self._settings.order is Order.TOTAL)
-        ticks = {**self._resting, **ticks}
+        begin = self._settings.begin
+        asked = dict(begin.position) if begin.kind is BeginKind.POSITION else {}
+        ticks = {**asked, **self._resting, **ticks}
         if not ticks:
             return self._settings.begin
         return Begin(BeginKind.POSITION, tuple(ticks.items()))
@@ -275,6 +283,8 @@ class Inbox:
         self._resting = {
             each.pubend: each.after for each in answer.waiting if each.after is not None
         }
+        # what rests before everything is to go on with the oldest that there is
+        self._earliest.update(pubend for pubend, tick in self._resting.items() if tick == 0)
         if not self.is_started and self._settings.begin.kind is BeginKind.EARLIEST:
             self._earliest.update(pubend for pubend, _ in answer.position)
         self.is_answered = self.is_started = True
@@ -287,12 +297,23 @@ class Inbox:
     def _move_here(self, home: Home) -> None:
         """Go on here: the subscription had moved before, and the answer that said so was lost.
 
-        What this client knows of it is newer than what was taken along then.
+        What this client knows of it is newer than what was taken along then. Who has answered last stays
+        named in the token: only that broker knows what this client was told. Its own attempts count one by
+        one; if it was not this client that moved it, another program has it, and the one that came last
+        takes it over: one that has not moved yet.
         """
-        self._home = home.after_a_flight() if self.is_started else home
+        last = home if self._home is None else self._home
+        if self._has_moved and home.epoch > last.epoch + 1:
+            self.end(
+                TakenOverError(f"the subscription {self.name!r} was taken over at {home.broker}")
+            )
+            return
+        self._has_moved = True
+        self._home = Home(home.birth, home.epoch + 1, last.broker)
         self.link_up()
 
     def _begin_at(self, pubend: PubendId, tick: Tick) -> None:
+        self._bases.setdefault(pubend, tick)
         if pubend not in self._floor:
             self.prefetch.begin(pubend, tick)
 
@@ -378,6 +399,7 @@ class Inbox:
         pubend = notice.pubend
         is_expected = pubend in self._earliest and notice.low <= 1
         if is_expected:
+            self._bases[pubend] = max(notice.high, self._bases.get(pubend, 0))
             self.prefetch.begin(pubend, notice.high)
         else:
             self.prefetch.lose(pubend, notice.low, notice.high)
@@ -412,7 +434,7 @@ class Inbox:
         came, told = self._quiet.get(pubend, (received, received))
         last = came if told == received else received
         self._quiet[pubend] = (last, tick)
-        if max(self._acked.get(pubend, 0), self.prefetch.starts.get(pubend, 0)) >= last:
+        if max(self._acked.get(pubend, 0), self._bases.get(pubend, 0)) >= last:
             self.acknowledge({pubend: tick})
 
     def _stalled(self, pubend: str, reason: str) -> None:

@@ -17,7 +17,7 @@ from gapless.core.parameters import us
 from gapless.delivery.subscribers import Calls
 from gapless.delivery.subscribers.states import State
 from gapless.delivery.subscribers.subscription import Subscription
-from gapless.messages.clients import Cause, Ended, Home
+from gapless.messages.clients import Cause, Home
 from gapless.messages.mobility import Superseded
 from gapless.overlay.sessions import Sessions
 
@@ -83,11 +83,8 @@ class Homes:
 
     def _let_go(self, subscription: Subscription, move: Superseded) -> None:
         self._context.mark("subscription moved away")
-        if subscription.client is not None:
-            reason = f"the subscription {subscription.name!r} has moved to {move.home}"
-            home = Home(move.birth, move.epoch, move.home)
-            ended = Ended(subscription.name, reason, Cause.ELSEWHERE, home)
-            self._context.tell(subscription.client, ended)
+        reason = f"the subscription {subscription.name!r} has moved to {move.home}"
+        subscription.dismiss(reason, Cause.ELSEWHERE, Home(move.birth, move.epoch, move.home))
         self._calls.end(subscription)
 
     # --- what is told --------------------------------------------------------------------------

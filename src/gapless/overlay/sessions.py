@@ -345,7 +345,7 @@ class Sessions:
         """Take what came over relays by a way, named from this end to the other."""
         if isinstance(packet, RelayBroken | RelayFull):
             route = packet.route
-        held = self._peers.get(route[-1])
+        held = self._peers.get(route[-1]) if route else None
         if held is None:
             self._context.mark("relayed from a stranger")
             return

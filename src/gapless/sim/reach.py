@@ -23,6 +23,7 @@ _MANY = "needs more at once than a run has"
 OUT_OF_REACH: Final[dict[str, str]] = {
     "announcement went in a circle": _TREE,
     "acknowledgement from before a seek": _OPERATORS,
+    "advertisement that cannot be read": "all brokers are of one version",
     "another protocol": "all brokers are of one version",
     "client held back": "connections of clients hold any number of bytes here",
     "answer to another question": _LIES,

@@ -228,7 +228,8 @@ class Subscriber(Client):
 
     def _follow(self, home: Home) -> None:
         """Go where the subscription has moved without the client's knowing that it was through."""
-        self._home = home.after_a_flight() if self._answered else home
+        last = self._home if self._answered else None
+        self._home = home if last is None else Home(home.birth, home.epoch + 1, last.broker)
         self._go_to(self.world.hosts[home.broker])
         self.drop()
 

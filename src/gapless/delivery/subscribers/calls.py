@@ -25,7 +25,6 @@ from gapless.messages.clients import (
     BeginKind,
     Cause,
     Credit,
-    Ended,
     Home,
     Order,
     Refused,
@@ -132,14 +131,27 @@ class Calls:
                 return
             self._tell_taken_over(found, client)
         if found is not None and found.durable and not _is_outdated(found, call, wanted):
-            if call.home is not None and found.epoch < call.home.epoch:
+            if call.home is not None and _is_behind(found, call.home):
                 self._come_home(found, call, call.home)
             self.disconnect(found)
             self._connect(found, client, call)
             return
-        if found is not None:
-            self.end(found)
+        if found is None:
+            self._begin(client, call, wanted)
+        else:
+            self._begin_anew(found, client, call, wanted)
+
+    def _begin_anew(
+        self, found: Subscription, client: str, call: Subscribe, wanted: Filter
+    ) -> None:
+        """Make a subscription in the place of one of its name.
+
+        On disk its record takes the place of the other: a crash between two writes would leave nothing.
+        """
+        let_go = self._host.keep_for(found)
+        self._take_down(found)
         self._begin(client, call, wanted)
+        self._context.write((), let_go)
 
     def _fault_of(self, call: Subscribe) -> str | None:
         found = self._host.subscriptions.get(call.subscription)
@@ -193,13 +205,14 @@ class Calls:
         came later. There it goes on from its place, with what it has not acknowledged. Only then is
         this its home: after a crash in between its client brings its places again.
         """
-        if call.begin.kind is BeginKind.POSITION:
+        if call.begin.kind is BeginKind.POSITION and home.broker != self._context.identity.broker:
             earlier = zip(found.segments[:-1], call.earlier, strict=True)  # it is not outdated
             found.brought = [(segment, dict(each.ends)) for segment, each in earlier]
             self.disconnect(found)
             for pubend, tick in _kept_from(call).position:
                 self._host.place(found, pubend, tick, seeks=call.seeks)
             found.brought = []
+        found.seeks = max(found.seeks, call.seeks)
         found.epoch = home.epoch + 1
         self._host.save(found, _nothing)
 
@@ -284,8 +297,7 @@ class Calls:
 
     def _tell_taken_over(self, subscription: Subscription, client: str) -> None:
         if subscription.client not in {client, None}:
-            notice = Ended(subscription.name, _taken_over(subscription.name))
-            self._context.tell(subscription.client or "", notice)
+            subscription.dismiss(_taken_over(subscription.name))
 
     # --- going ---------------------------------------------------------------------------------
 
@@ -353,9 +365,12 @@ class Calls:
 
     def end(self, subscription: Subscription) -> None:
         """End a subscription, on disk too; until it is gone from there, the log is kept for it (I10)."""
-        host = self._host
         if subscription.durable:
-            host.keep_until_erased(subscription)
+            self._host.erase(subscription)
+        self._take_down(subscription)
+
+    def _take_down(self, subscription: Subscription) -> None:
+        host = self._host
         if subscription.client is not None:
             self._by_client.get(subscription.client, {}).pop(subscription.name, None)
         subscription.forget_client()
@@ -401,6 +416,10 @@ class Calls:
         if any(tick < 0 for _, tick in call.begin.position):
             self._refuse(client, call.request, NEGATIVE)
             return
+        if found.answer is not None:
+            # it has no strands yet that could be moved
+            found.answer.later.append(lambda: self._seek(client, call))
+            return
         found.merged = 0
         position = []
         for pubend, strand in found.strands.items():
@@ -435,15 +454,19 @@ def sought(begin: Begin, strand: Strand) -> Tick | None:
 
 
 def _is_outdated(found: Subscription, call: Subscribe, wanted: Filter) -> bool:
-    """Say whether a subscription has not heard that it moved, and has filters of before that.
-
-    A client that does not know where it is knows nothing of its filters either.
-    """
-    is_newer = call.home is not None and found.epoch < call.home.epoch
-    if not is_newer or call.begin.kind is not BeginKind.POSITION:
+    """Say whether a subscription has not heard that it moved, and has filters of before that."""
+    if call.home is None or not _is_behind(found, call.home):
         return False
+    if call.home.broker == found.host.context.identity.broker:
+        return False  # it was answered nowhere else since
     texts = [each.filter for each in call.earlier]
     return found.newest.filter != wanted or texts != [each.text for each in found.segments[:-1]]
+
+
+def _is_behind(found: Subscription, home: Home) -> bool:
+    """Say whether a client may have gone on elsewhere since it left this form of its subscription."""
+    here = found.host.context.identity.broker
+    return found.epoch < home.epoch or (found.epoch == home.epoch and home.broker != here)
 
 
 def _kept_from(call: Subscribe) -> Begin:

@@ -260,8 +260,10 @@ class SubscriberHost:
         if strand.base is None:
             strand.bring(subscription.brought)
             strand.move_to(after)
-        elif after < strand.base and strand.sought <= seeks:
-            strand.move_to(after)
+        elif strand.sought <= seeks:
+            if after < strand.base or (seeks > subscription.seeks and after < strand.acked):
+                strand.move_to(after)
+            strand.retake(subscription.brought)
 
     def drop_strand(self, strand: Strand) -> None:
         """A subscription looks at a pubend no more."""
@@ -475,32 +477,38 @@ class SubscriberHost:
 
         self.context.write((Store(subscription.record()),), saved)
 
-    def keep_until_erased(self, subscription: Subscription) -> None:
+    def erase(self, subscription: Subscription) -> None:
         """Take a durable subscription from the disk; a crash before that brings it back as it was."""
+        let_go = self.keep_for(subscription)
+        self.context.write((Erase(SubscriptionRecord.key_of(subscription.name)),), let_go)
+
+    def keep_for(self, subscription: Subscription) -> Callable[[], None]:
+        """Keep the logs for a subscription that ends, until its record is gone; return what ends that."""
         needed = {pubend: each.needed for pubend, each in subscription.strands.items()}
         kept = {pubend: tick for pubend, tick in needed.items() if tick is not None}
         self.ending.append(kept)
-        erase = Erase(SubscriptionRecord.key_of(subscription.name))
-        self.context.write((erase,), lambda: self._erased(kept))
 
-    def _erased(self, kept: dict[PubendId, Tick]) -> None:
-        self.ending = [each for each in self.ending if each is not kept]
+        def let_go() -> None:
+            self.ending = [each for each in self.ending if each is not kept]
+
+        return let_go
 
     def strand_began(self, strand: Strand) -> None:
         """A strand has begun: on disk, where that matters, before its client is told."""
-        self._guard(strand, strand.position)
+        self._guard(strand, strand.position, began=True)
 
     def strand_switched(self, strand: Strand, end: int) -> None:
         """A filter has ended on a strand."""
         self._guard(strand, end)
 
-    def _guard(self, strand: Strand, tick: int) -> None:
+    def _guard(self, strand: Strand, tick: int, *, began: bool = False) -> None:
         subscription = strand.subscription
         if subscription.durable:
             strand.raise_barrier(tick)
 
             def durable() -> None:
                 strand.lower_barrier()
+                strand.base_stored |= began
                 self.touch(subscription)
 
             self.save(subscription, durable)

@@ -44,7 +44,6 @@ from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.clients import (
     Begin,
     BeginKind,
-    Ended,
     PositionTuple,
     Refused,
     Unsubscribed,
@@ -144,11 +143,12 @@ class Operators:
             return
         self._tell_ended(found, f"an operator removed the subscription {found.name!r}")
         self._calls.end(found)
+        if found.epoch:
+            self._calls.moves.ended(found)
         self._context.write((), lambda: self._context.tell(operator, Unsubscribed(call.request)))
 
     def _tell_ended(self, subscription: Subscription, reason: str) -> None:
-        if subscription.client is not None:
-            self._context.tell(subscription.client, Ended(subscription.name, reason))
+        subscription.dismiss(reason)
 
     # --- seeking -------------------------------------------------------------------------------
 

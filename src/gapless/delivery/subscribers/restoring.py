@@ -49,6 +49,7 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         strand.untold = pubend in record.untold
         strand.sought = sought.get(pubend, 0)
         strand.from_oldest = pubend in record.oldest
+        strand.base_stored = True
         strand.become(State.AWAY)
     made.review_segments()  # the crash may have come before those went that govern nothing
     return made

@@ -66,6 +66,8 @@ class Strand:
         self.switched_at: Tick | None = None
         self.base: Tick | None = None
         """After which tick it began; None before."""
+        self.base_stored = False
+        """Whether that it has begun is on disk, where that matters."""
         self.is_early = False
         """Whether it was there before its pubend was known here: then the pubend is asked since when
         it knew of it, and nothing else lets it begin."""
@@ -157,7 +159,7 @@ class Strand:
     @property
     def rests_at(self) -> Tick | None:
         """What is acknowledged, of a durable one that has begun, settled or not; else None."""
-        is_begun = self.base is not None and not self._barriers and not self.from_oldest
+        is_begun = self.base is not None and self.base_stored
         return self.acked if is_begun and self.subscription.durable else None
 
     @property
@@ -277,6 +279,20 @@ class Strand:
         if after is not None:
             self.begin(after)
         self.become(State.AWAY if self.subscription.client is None else State.CATCHING)
+
+    def note_oldest(self) -> None:
+        """Begin before all if the oldest was asked for and nobody has said yet what that is."""
+        if self.base is None and self.state is not State.WAITING and self.subscription.durable:
+            self.from_oldest = True
+            self.begin(0)
+
+    def retake(self, ended: list[tuple[Segment, dict[PubendId, Tick]]]) -> None:
+        """Let the filters of elsewhere govern: its client was told of them later than of those here."""
+        self.course = []
+        self.segment, self.next, self.switched_at = self.subscription.newest, None, None
+        self.bring(ended)
+        self.subend.register(self)
+        self.subscription.host.strand_switched(self, self.position)
 
     def aim_at(self, segment: Segment) -> None:
         """Take a new filter over: where the stream reaches it, or at once if nothing is live."""

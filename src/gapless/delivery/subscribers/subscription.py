@@ -9,6 +9,7 @@ that any more (R51).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,6 +29,7 @@ from gapless.messages.clients import (
     Begin,
     Cause,
     Delivery,
+    Ended,
     FilterSet,
     Gap,
     Governed,
@@ -57,6 +59,8 @@ class Answer(msgspec.Struct):
     """Where the client that asked goes on."""
     seeks: int
     timer: Timer | None = None
+    later: list[Callable[[], None]] = []
+    """What the client asked since, which is done when this is answered."""
     is_due: bool = False
     """Whether it is given as soon as the subscription is on disk, begun or not."""
 
@@ -180,7 +184,9 @@ class Subscription:
 
     def _drain_in_turn(self, runs: Runs) -> None:
         """Send of each strand its share, so that a busy stream does not take all credit."""
-        waiting = [strand for strand in self.strands.values() if strand.buffer]
+        # of a stream nothing comes before its start was told, or it would have no place
+        strands = self.strands.values()
+        waiting = [strand for strand in strands if strand.buffer and strand.told_base]
         first = self._turn % len(waiting) if waiting else 0
         ring = deque(waiting[first:] + waiting[:first])
         while ring:
@@ -214,7 +220,7 @@ class Subscription:
         limit = min((min(each.frontier, each.barrier) for each in begun), default=0)
         while ready := [strand for strand in begun if strand.buffer]:
             strand = min(ready, key=lambda each: (each.buffer.next_tick, each.pubend))
-            if strand.buffer.next_tick > limit:
+            if strand.buffer.next_tick > limit or not strand.told_base:
                 return
             # the first, and with it what lies below the first of every other stream
             others = [each.buffer.next_tick - 1 for each in ready if each is not strand]
@@ -307,6 +313,8 @@ class Subscription:
                 strand.untold, self.dirty = False, True
         self.told = True
         self._say(self._subscribed(answer.request, waiting))
+        for each in answer.later:
+            each()
         self.progress.begin()
         self.drain()
 
@@ -331,6 +339,19 @@ class Subscription:
         if strand.state is State.CATCHING:
             return "the broker of this pubend has not answered yet"
         return "the news of this subscription has not reached this pubend yet"
+
+    def dismiss(
+        self, reason: str, cause: Cause = Cause.TAKEN_OVER, home: Home | None = None
+    ) -> None:
+        """Tell the client that it has the subscription no more; a call that waits is its answer."""
+        if self.client is None:
+            return
+        if self.answer is not None:
+            broker = "" if home is None else home.broker
+            notice = Refused(self.answer.request, reason, cause, broker, home)
+            self.host.context.tell(self.client, notice)
+        else:
+            self.host.context.tell(self.client, Ended(self.name, reason, cause, home))
 
     def forget_client(self) -> None:
         """The client is gone, and with it all that was for it alone; what others asked goes on."""
@@ -387,12 +408,18 @@ class Subscription:
         if wanted == self.newest.filter:
             # asked for again, perhaps because the answer was lost: say where it happened
             newest, stored = self.newest, not self.durable
-            self.change = Change(request, asker, newest, stored=stored, repeated=True)
+            wait = us(s=self.host.context.parameters.filter_wait_s)
+            timer = self.host.context.after(wait, self._switch_by_position)
+            self.change = Change(request, asker, newest, stored=stored, repeated=True, timer=timer)
             if self.durable:
                 # behind its first write, which may be under way for a client that is gone (I13)
                 self.host.context.write((), lambda: self._change_stored(newest))
             self.host.touch(self)
             return
+        # a crash may have come between the record and its strands: their places are in ``begin`` alone
+        self.host.look_at_all(self)
+        for strand in self.strands.values():
+            strand.note_oldest()
         segment = self.host.make_segment(self, wanted)
         self.host.own(segment)
         if self.client is None:
