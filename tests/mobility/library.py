@@ -1,0 +1,226 @@
+"""The inbox of the library as a client in a world that a test drives by hand.
+
+The other clients of these worlds say what a test tells them to. A :class:`Program` has what a real program
+has: an inbox that chooses by itself what it shows at the next broker, and what it makes of the answers. It
+takes the place of the link, so a connection is made and lost when a test says so. The faults are those of
+:mod:`tests.broker.desk`; beyond them a program may be deaf, which loses what its broker tells it.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from gapless.client.event import Event
+from gapless.client.inbox import Inbox
+from gapless.client.link import _OF_SUBSCRIPTIONS, Link, Listener, Numbers, User
+from gapless.client.settings import Settings
+from gapless.content.values import Value
+from gapless.core.ids import BrokerId, PubendId
+from gapless.core.ticks import Tick
+from gapless.messages.clients import (
+    Begin,
+    BeginKind,
+    Delivery,
+    FilterSet,
+    Order,
+    Seek,
+    SetFilter,
+    Subscribe,
+    Subscribed,
+)
+from gapless.messages.mobility import Superseded
+from tests.broker.desk import Desk
+from tests.scenarios.brokers import Client, Publisher, World, of
+
+OLDEST = Begin(BeginKind.EARLIEST)
+
+
+def after(places: dict[PubendId, Tick]) -> Begin:
+    """Return a beginning behind places."""
+    return Begin(BeginKind.POSITION, tuple(places.items()))
+
+
+def uninformed(*chains: str, retention_s: int) -> Desk:
+    """Return a world in which the broker a never hears that a subscription has moved."""
+    world = Desk(*chains, retention_s=retention_s)
+    world.lose(of(Superseded, target="a"))
+    return world
+
+
+def publish(publisher: Publisher, *labels: str, **values: Value) -> Tick:
+    """Publish events and let them arrive; return the tick of the last."""
+    ticks = [publisher.publish(label, **values) for label in labels]
+    publisher.world.run(s=1)
+    return ticks[-1]
+
+
+class Program(Client):
+    """A process with the subscription "desk", whose acknowledgements are its own business."""
+
+    def __init__(
+        self,
+        world: World,
+        broker: BrokerId,
+        process: str,
+        wanted: str = "TRUE",
+        *,
+        durable: bool = True,
+        begin: Begin | None = None,
+        prefetch: int = 1_000,
+    ) -> None:
+        self.numbers = Numbers()
+        self.welcome = SimpleNamespace(broker=broker)
+        self.is_deaf = False
+        """Whether what it is told gets lost."""
+        self.subscribes: list[Subscribe] = []
+        """What it has shown to brokers, over all its connections."""
+        self._asked: dict[int, Any] = {}
+        self._listener: Listener | None = None
+        super().__init__(world, broker, process)
+        settings = Settings(
+            durable=durable,
+            begin=begin or Begin(),
+            order=Order.PUBLISHER,
+            prefetch=prefetch,
+            ack="manual",
+            on_gap="report",
+            expiry_s=604_800,
+            deadline=None,
+        )
+        self.inbox = Inbox("desk", wanted, settings, on_end=lambda: None)
+        self.inbox.open_over(cast("Link", self))
+
+    # --- what an inbox wants of a link ---------------------------------------------------------
+
+    def listen(self, name: str, listener: Listener) -> None:
+        """Let the inbox hear what answers no request."""
+        assert name == "desk"
+        self._listener = listener
+
+    def stop_listening(self, name: str, listener: Listener) -> None:
+        """Let it hear no more."""
+        assert name == "desk"
+        assert listener is self._listener
+        self._listener = None
+
+    def add(self, user: User) -> None:
+        """Tell the inbox that there is a connection."""
+        user.link_up()
+
+    def remove(self, user: User) -> None:
+        """Have nothing to take back: the connection is the test's."""
+
+    def say(self, request: Any) -> None:
+        """Send what is not answered."""
+        super().ask(request)
+
+    def ask(self, request: Any, then: Any = None) -> None:
+        """Send a request; what answers it goes where that is wanted."""
+        if isinstance(request, Subscribe):
+            self.subscribes.append(request)
+        if then is not None:
+            self._asked[request.request] = then
+        super().ask(request)
+
+    def hear(self, notice: Any) -> None:
+        """Give the inbox what is for it."""
+        if self.is_deaf:
+            return
+        super().hear(notice)
+        if type(notice) not in _OF_SUBSCRIPTIONS:
+            then = self._asked.pop(notice.request, None)
+            if then is not None:
+                then(notice)
+        elif self._listener is not None and isinstance(notice, Delivery):
+            self._listener.delivered(notice)
+        elif self._listener is not None:
+            self._listener.told(notice)
+
+    # --- connections ---------------------------------------------------------------------------
+
+    def lose(self) -> None:
+        """Lose the connection; the broker notices."""
+        self.leave()
+        self._asked.clear()
+        self.inbox.link_down()
+
+    def ask_at(self, broker: BrokerId) -> None:
+        """Be connected again, perhaps elsewhere; nobody has answered yet."""
+        self._asked.clear()
+        self.inbox.link_down()
+        self.connect(broker)
+        self.welcome = SimpleNamespace(broker=broker)
+        self.inbox.link_up()
+
+    def go(self, broker: BrokerId) -> None:
+        """Be connected again, perhaps elsewhere, and wait for what comes of it."""
+        self.ask_at(broker)
+        self.world.wait(self.knows, s=5)
+
+    def ask_in_vain_elsewhere(self) -> None:
+        """Have asked another broker, which died with the question."""
+        assert self.inbox._home is not None
+        self.inbox._home = self.inbox._home.after_a_flight()
+
+    # --- the program ---------------------------------------------------------------------------
+
+    def is_answered(self) -> bool:
+        """Say whether it is answered within five seconds."""
+        return self.world.wait(lambda: self.inbox.is_answered, s=5)
+
+    def knows(self) -> bool:
+        """Say whether it was told what became of its subscription: it has it, or it is over."""
+        return self.inbox.is_answered or self.inbox.is_over
+
+    def take(self) -> list[str]:
+        """Hand out what has come: the labels of events, and gaps."""
+        taken = []
+        while self.inbox.prefetch.queue:
+            item = self.inbox.prefetch.pop()
+            if isinstance(item, Event):
+                taken.append(item.publication.payload.decode())
+            else:
+                taken.append(f"gap {item.low}-{item.high}")
+        self.inbox.give_credit()
+        return taken
+
+    def acknowledge(self, *, s: int = 1) -> None:
+        """Need no more what was handed out; the broker hears of it."""
+        self.inbox.acknowledge(self.inbox.prefetch.handed())
+        self.world.run(s=s)
+
+    def set_filter(self, text: str, *, s: int = 5) -> Any:
+        """Change the filter as the library does; return the answer, None if there is none in time."""
+        answer = self._call(SetFilter(self.numbers.next(), "desk", text), s)
+        if isinstance(answer, FilterSet):
+            self.inbox.switched(text, answer.position)
+        return answer
+
+    def seek(self, begin: Begin) -> Any:
+        """Seek as the library does; return the answer, None if there is none in time."""
+        if begin.kind is BeginKind.POSITION:
+            begin = after({**self.inbox.prefetch.handed(), **dict(begin.position)})
+        answers: list[Any] = []
+
+        def sought(notice: Any) -> None:
+            answers.append(notice)
+            if isinstance(notice, Subscribed):
+                self.inbox.sought(notice.position, begin.kind)
+
+        self.ask(Seek(self.numbers.next(), "desk", begin), sought)
+        self.world.wait(lambda: bool(answers), s=5)
+        return answers[0] if answers else None
+
+    def _call(self, request: Any, s: int) -> Any:
+        answers: list[Any] = []
+        self.ask(request, answers.append)
+        self.world.wait(lambda: bool(answers), s=s)
+        return answers[0] if answers else None
+
+
+def opened(world: World, broker: BrokerId, process: str, *wanted: str, **options: Any) -> Program:
+    """Return a program whose subscription is answered."""
+    program = Program(world, broker, process, *wanted, **options)
+    assert program.is_answered()
+    return program
