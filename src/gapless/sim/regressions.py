@@ -605,5 +605,24 @@ REGRESSIONS: tuple[Regression, ...] = (
             'e":0.8,"credit_max":20,"expiry":false,"expiry_s":604800,"retention_s":0}'
         ),
     ),
+    Regression(
+        "a gap was told over what had come live while a strand joined, and then that",
+        json=(
+            '{"seed":8326,"cells":5,"shape":"star","fan_out":2,"brokers_per_cell":2,"mixed_cells":f'
+            'alse,"delta":1,"pace":0.1,"limits":{"frame_events_max":2,"nack_window":1,"read_chunk_b'
+            'ytes":1,"segments_max":2,"sets_per_session_max":1,"legacy_ttl_s":2,"expire_after_s":2,'
+            '"hold_ttl_s":1},"network":"session","delay_us_min":250,"delay_us_max":500,"duplicate":'
+            '0.0,"half_open":0.0,"stall":0.8,"sync_us_min":100,"sync_us_max":1000,"together":false,'
+            '"survive":0.5,"torn":0.0,"clock_error_us":0,"rates":{"pause":0.5,"cut":0.5,"client los'
+            's":0.2},"quiet":0.0,"period_ms":500,"down_ms_min":2500,"down_ms_max":4500,"outage_ms":'
+            '600,"relapse":0.0,"whole_core":1.0,"inner_losses":0.0,"inner_cuts":0.0,"safety_ms":900'
+            '0,"liveness_ms":45000,"operations_max":1000000,"domain":4,"pubends":2,"publishers":4,"'
+            'subscribers":4,"publish_rate":20.0,"batch_max":8,"churn_rate":2.5,"durable":1.0,"total'
+            '":0.5,"past":0.3,"best_effort":0.0,"late_pubends":0.6,"rivals":0.0,"outside":0.02,"wid'
+            'en_rate":0.0,"repeat_rate":0.0,"stagers":0,"stage_rate":0.0,"amnesia":0.3,"reads":2.0,'
+            '"roam":0.2,"flee":0.0,"credit_max":100,"expiry":true,"expiry_s":604800,"retention_s":0'
+            "}"
+        ),
+    ),
 )
 """Newest last."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from gapless.core.ids import PubendId
@@ -16,6 +17,7 @@ from gapless.messages.clients import (
     Cause,
     Ended,
     FilterSet,
+    Gap,
     Order,
     Seek,
     Subscribed,
@@ -255,6 +257,28 @@ def test_a_strand_that_has_joined_has_what_it_held_behind_what_it_read() -> None
     world.run(ms=100)
     assert x.events == [f"e{number}" for number in range(1, 4)]
     assert world.strand("n", "x").state is State.LIVE
+
+
+def test_what_came_live_while_a_strand_joined_is_not_lost_with_the_log() -> None:
+    # R48, A14: the log was released beyond where it joins; a gap over what it holds, and then that, is
+    # out of order and untrue
+    world, ann, slow = joining()
+    strand, x = world.strand("n", "x"), world.nodes["n"].clients["x"]
+    assert isinstance(x, Subscriber)
+    joins_at = strand.catch_up.join_at
+    last = ann.publish("e3")
+    world.run(ms=20)
+    for place, (source, target, packet) in enumerate(slow.struck):
+        replies = [
+            msgspec.structs.replace(each, pieces=(), done=last, released=last, gone=last)
+            for each in packet.messages
+        ]
+        changed = msgspec.structs.replace(packet, messages=tuple(replies))
+        slow.struck[place] = (source, target, changed)
+    slow.release()
+    world.run(ms=100)
+    assert x.gaps == [Gap("x", P, ann.ticks["e0"] + 1, joins_at)]
+    assert x.events == ["e3"]
 
 
 def test_when_a_client_goes_while_the_log_is_read_the_answer_is_for_nobody() -> None:

@@ -148,11 +148,13 @@ class CatchUp:
         strand = self._strand
         self._top = reply.top
         strand.learn_oldest(reply.released)
-        if reply.released > strand.position:
-            lost = reply.gone > strand.position and strand.base is not None
+        # not beyond what was asked for: what lies above may have come live, and is held
+        released, gone = min(reply.released, high), min(reply.gone, high)
+        if released > strand.position:
+            lost = gone > strand.position and strand.base is not None
             if lost and self._host.meets(strand.pubend, segment):
-                strand.buffer.append_loss(Lost(strand.position + 1, reply.gone))
-            strand.position = reply.released
+                strand.buffer.append_loss(Lost(strand.position + 1, gone))
+            strand.position = released
         if strand.base is None:
             strand.begin(max(strand.position, strand.subscription.merged))
         for piece in reply.pieces:
