@@ -11,6 +11,8 @@ from gapless.lab.axes import RUNS_MAX, Axes, Kind, Relation, checked_points
 from gapless.lab.points import Function, Plain, Point, Row
 
 __all__ = [
+    "GRAPH",
+    "MACHINE",
     "PAPERS",
     "Chart",
     "Comparison",
@@ -32,6 +34,22 @@ PAPERS: dict[str, str] = {
     "ours": "no paper: a measurement of our own",
 }
 """The short names of the papers."""
+
+MACHINE: tuple[str, ...] = (
+    "broker",
+    "content",
+    "core",
+    "delivery",
+    "messages",
+    "mobility",
+    "overlay",
+    "propagation",
+    "sim",
+)
+"""What runs where brokers are simulated."""
+
+GRAPH: tuple[str, ...] = ("core", "messages", "overlay", "sim/shapes.py")
+"""What runs where something is counted on the graph of the overlay."""
 
 RUN = "run"
 """The axis on which every run is a point of its own."""
@@ -108,6 +126,8 @@ class Experiment(msgspec.Struct, frozen=True):
     """How it is done, and where that differs from the paper."""
     relations: tuple[Relation, ...] = ()
     """What must hold between the axes."""
+    rooms: tuple[str, ...] = MACHINE
+    """The rooms of gapless, and single files, that it runs."""
 
     def points(
         self, *, quick: bool = False, runs: int | None = None, changed: Axes | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,10 +11,11 @@ import msgspec
 
 from gapless.lab.drawing import draw
 from gapless.lab.experiment import Chart
+from gapless.lab.origin import digest
 from gapless.lab.points import Outcome, Point, Row
 from gapless.lab.report import Report, csv_of, markdown
 
-__all__ = ["Kept", "Shelf", "digest_of", "this_code"]
+__all__ = ["PAGE", "Kept", "Shelf", "digest_of", "this_code"]
 
 POINTS: Final = "points.jsonl"
 PAGE: Final = "README.md"
@@ -44,14 +44,8 @@ def this_code(version: str) -> str:
 
 def digest_of(package: Path) -> str:
     """Return a digest of the files of a package, compiled ones too, without the caches of Python."""
-    found = hashlib.sha256()
-    for path in sorted(package.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            name = path.relative_to(package).as_posix().encode()
-            held = path.read_bytes()
-            # lengths keep a name and what follows it apart
-            found.update(b"%d %d " % (len(name), len(held)) + name + held)
-    return found.hexdigest()[:16]
+    paths = [path for path in package.rglob("*") if path.is_file()]
+    return digest(package, (each for each in paths if "__pycache__" not in each.parts))[:16]
 
 
 class Shelf:
@@ -59,7 +53,7 @@ class Shelf:
 
     def __init__(self, directory: Path, version: str) -> None:
         self.directory = directory
-        self._version = version
+        self.version = version
         self._points = directory / POINTS
 
     def clear(self) -> None:
@@ -68,7 +62,7 @@ class Shelf:
 
     def finished(self) -> dict[str, Kept]:
         """Return what is there, by point; the line that a crash cut off does not count."""
-        return {key_of(kept.point): kept for kept in self._lines() if kept.version == self._version}
+        return {key_of(kept.point): kept for kept in self._lines() if kept.version == self.version}
 
     def _lines(self) -> Iterator[Kept]:
         if not self._points.exists():
@@ -81,7 +75,7 @@ class Shelf:
 
     def keep(self, outcome: Outcome) -> Kept:
         """Write down a finished point."""
-        kept = Kept(self._version, outcome.point, outcome.row, round(outcome.seconds, 3))
+        kept = Kept(self.version, outcome.point, outcome.row, round(outcome.seconds, 3))
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._points.open("ab") as file:
             file.write(msgspec.json.encode(kept) + b"\n")

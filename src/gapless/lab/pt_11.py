@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gapless.lab.axes import OneOf, Whole
 from gapless.lab.distributions import below, counts_of, described
-from gapless.lab.experiment import Chart, Comparison, Experiment, Line, Table, grouped, whole
+from gapless.lab.experiment import GRAPH, Chart, Comparison, Experiment, Line, Table, grouped, whole
 from gapless.lab.points import Point, Row
 from gapless.lab.trees import neighbourhoods, topology
 
@@ -124,4 +124,5 @@ EXPERIMENT = Experiment(
     charts=charts,
     compare=compare,
     about=ABOUT,
+    rooms=GRAPH,
 )

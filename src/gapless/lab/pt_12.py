@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gapless.lab.axes import RUNS, Relation, Whole
 from gapless.lab.distributions import below, counts_of, described, share_within
-from gapless.lab.experiment import Chart, Comparison, Experiment, Line, Table, grouped, whole
+from gapless.lab.experiment import GRAPH, Chart, Comparison, Experiment, Line, Table, grouped, whole
 from gapless.lab.points import Point, Row
 from gapless.lab.trees import active, draw_failures, neighbourhoods, topology
 
@@ -149,4 +149,5 @@ EXPERIMENT = Experiment(
     charts=charts,
     compare=compare,
     about=ABOUT,
+    rooms=GRAPH,
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from gapless.lab.axes import RUNS, Relation, Whole
 from gapless.lab.experiment import (
+    GRAPH,
     Chart,
     Comparison,
     Experiment,
@@ -193,4 +194,5 @@ EXPERIMENT = Experiment(
     charts=charts,
     compare=compare,
     about=ABOUT,
+    rooms=GRAPH,
 )

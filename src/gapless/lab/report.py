@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gapless.lab.experiment import PAPERS, Chart, Comparison, Experiment, Table
+from gapless.lab.origin import Origin
 from gapless.lab.points import Plain, Point, Row
 
 __all__ = [
@@ -40,10 +41,17 @@ class Report(msgspec.Struct, frozen=True):
     """At which values it was measured."""
     comparisons: list[Comparison]
     tables: list[Table]
+    origin: Origin
+    """The code that made it."""
 
 
 def report_of(
-    experiment: Experiment, rows: Sequence[Row], points: Sequence[Point], *, seconds: float
+    experiment: Experiment,
+    rows: Sequence[Row],
+    points: Sequence[Point],
+    *,
+    seconds: float,
+    origin: Origin,
 ) -> tuple[Report, list[Chart]]:
     """Make the report and the charts of some rows, perhaps of few of all points."""
     comparisons = experiment.compare(rows) if rows else []
@@ -61,6 +69,7 @@ def report_of(
         axes={name: list(dict.fromkeys(point[name] for point in points)) for name in points[0]},
         comparisons=comparisons,
         tables=tables,
+        origin=origin,
     )
     return report, charts
 
@@ -124,6 +133,9 @@ def markdown(report: Report, picture: str | None = None) -> str:
     parts.append(f"Measured at: {axes_line(report)}.")
     made = f"Made by `gapless lab run {report.name}`"
     parts.append(f"{made}: {report.done:,} points, {report.seconds:,.0f} s of measuring.")
+    code = f"gapless {report.origin.version}, {report.origin.digests}"
+    check = "`python -m gapless.lab.present DIRECTORY` compares reports with the code at hand"
+    parts.append(f"Of {code} ({check}).")
     return "\n\n".join(parts) + "\n"
 
 

@@ -10,6 +10,7 @@ import msgspec
 from gapless.lab.catalogue import measure
 from gapless.lab.experiment import Chart, Experiment
 from gapless.lab.keeping import Shelf, key_of
+from gapless.lab.origin import origin_of
 from gapless.lab.points import Outcome, Point, Row, run_point
 from gapless.lab.report import Report, report_of
 
@@ -42,6 +43,9 @@ class Run:
         self.failures: list[Failure] = []
         self.shelf = shelf
         self._finished = shelf.finished()
+        # Now, as files may change while a long run goes on. What other code measured is not on the
+        # shelf, so this one has made all rows. A digest of everything follows the plus.
+        self._origin = origin_of(experiment, shelf.version.partition("+")[0])
 
     @property
     def missing(self) -> list[Point]:
@@ -70,4 +74,6 @@ class Run:
         """Say what has come so far."""
         kept = (self._finished.get(key_of(point)) for point in self.points)
         seconds = sum(each.seconds for each in kept if each is not None)
-        return report_of(self.experiment, self.rows, self.points, seconds=seconds)
+        return report_of(
+            self.experiment, self.rows, self.points, seconds=seconds, origin=self._origin
+        )
