@@ -16,7 +16,6 @@ from gapless.sim.plants import Plant, hunt
 QUICK = {
     "acknowledged before it is on disk",
     "unknown is silent",
-    "joins without what was held",
     "any filter governs",
     "merges without waiting",
     "vector off by one",

@@ -521,7 +521,7 @@ def test_silence_above_the_ceiling_on_disk_breaks_i13() -> None:
 
 
 def test_a_start_that_is_told_before_it_is_on_disk_breaks_i13() -> None:
-    def guard(self: SubscriberHost, strand: Any, tick: int) -> None:  # noqa: ARG001
+    def guard(self: SubscriberHost, strand: Any, tick: int, *, began: bool = False) -> None:  # noqa: ARG001
         self.touch(strand.subscription)
 
     assert found(Durability, (SubscriberHost, "_guard", guard), durable=1.0) == "I13"

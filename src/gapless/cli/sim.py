@@ -37,7 +37,6 @@ class Line(msgspec.Struct, frozen=True):
     violations: list[str]
     """By name; ``failures`` has them whole, with the options of the run."""
     trace_hash: str
-    seconds: float
 
     @classmethod
     def of(cls, result: Result) -> Line:
@@ -52,7 +51,6 @@ class Line(msgspec.Struct, frozen=True):
             gaps=result.gaps,
             violations=[violation.name for violation in result.violations],
             trace_hash=result.trace_hash,
-            seconds=round(result.seconds, 3),
         )
 
 
