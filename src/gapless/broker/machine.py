@@ -16,7 +16,7 @@ from gapless.broker.sources import Sources
 from gapless.broker.stagers import Stagers
 from gapless.broker.tables import Tables
 from gapless.broker.whereabouts import Whereabouts
-from gapless.content.filter import Filter
+from gapless.content.filter import EVERYTHING, Filter
 from gapless.core.errors import FilterError
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.limits import SHOWN_CUTS_MAX
@@ -98,9 +98,6 @@ from gapless.overlay.retirements import Retirements
 from gapless.overlay.sessions import Sessions
 
 __all__ = ["Broker"]
-
-
-_ANYTHING = Filter("TRUE")
 
 
 def next_life(records: Iterable[Record], clock: int) -> int:
@@ -554,12 +551,12 @@ class Broker:
         self.host.announced(pubend, advertisement, known.version, best_effort=best_effort)
 
     def _advertisement(self, text: str) -> Filter:
-        """Return what a pubend advertises; anything, if that is said in words that only newer brokers know."""
+        """Return what a pubend advertises; everything, if that is said in words that only newer brokers know."""
         try:
             return Filter(text)
         except FilterError:
             self.context.mark("advertisement that cannot be read")
-            return _ANYTHING
+            return EVERYTHING
 
     def _obstacle(self, pubend: PubendId) -> str:
         """Name a broker that feeds do not come from, and the partitions on the way to it, for people (R11, R12)."""

@@ -20,7 +20,7 @@ from gapless.client.link import Link
 from gapless.client.options import Unset, chosen
 from gapless.client.outbox import Outbox
 from gapless.client.position import Position
-from gapless.content.filter import Filter
+from gapless.content.filter import EVERYTHING, Filter
 from gapless.content.values import Value
 from gapless.core.errors import (
     ClosedError,
@@ -69,7 +69,7 @@ class Publisher:
         self._advertisement = (
             Filter(advertisement) if isinstance(advertisement, str) else advertisement
         )
-        self._is_free = self._advertisement == Filter("TRUE")
+        self._is_free = self._advertisement == EVERYTHING
         self._inflight_max = inflight
         self._deadline = deadline
         self._outbox = Outbox(name, guaranteed=guaranteed, on_end=self._ended)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from gapless.content.condition import Condition, both, either, negated
 from gapless.content.conjunction import Conjunction
@@ -13,7 +13,7 @@ from gapless.content.parser import parse
 from gapless.content.values import Attributes
 from gapless.core.errors import FilterTypeError
 
-__all__ = ["Filter"]
+__all__ = ["EVERYTHING", "Filter"]
 
 
 class Filter:
@@ -161,3 +161,7 @@ def _check_filter(other: object, method: str) -> None:
     if not isinstance(other, Filter):
         hint = f"; write {method}(Filter(…))" if isinstance(other, str) else ""
         raise FilterTypeError(f"{method}() takes a Filter, not a {type(other).__name__}{hint}")
+
+
+EVERYTHING: Final = Filter("TRUE")
+"""Matches every event."""

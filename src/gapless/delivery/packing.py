@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, cast
 import msgspec
 import numpy as np
 
-from gapless.content.filter import Filter
+from gapless.content.filter import EVERYTHING, Filter
 from gapless.content.values import Value
 from gapless.core.ticks import Tick
 from gapless.delivery.survey import Pack, Sieve, Survey
@@ -60,7 +60,6 @@ class BarePublication(msgspec.Struct, array_like=True, gc=False):
     attributes: msgspec.Raw
 
 
-_EVERYTHING: Final = Filter("TRUE")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _publications: Final = msgspec.msgpack.Decoder(tuple[Publication, ...]).decode
 _raws: Final = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
@@ -129,7 +128,7 @@ class Picker:
     """Chooses by one filter."""
 
     def __init__(self, wanted: Filter) -> None:
-        self._takes_all = wanted == _EVERYTHING
+        self._takes_all = wanted == EVERYTHING
         self._wanted = wanted
         self._sieve = Sieve(wanted)
 

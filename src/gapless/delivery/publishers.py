@@ -27,7 +27,7 @@ from typing import Final
 
 import msgspec
 
-from gapless.content.filter import Filter
+from gapless.content.filter import EVERYTHING, Filter
 from gapless.content.values import Value
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
@@ -39,7 +39,6 @@ __all__ = ["Events", "PublishRefusedError", "Publishers", "last_logged", "refuse
 FIRST_SEQUENCE: Final = 1
 """The lowest sequence: 0 says that nothing was published."""
 
-_EVERYTHING: Final = Filter("TRUE")
 
 Events = tuple[tuple[dict[str, Value], bytes], ...]
 """A batch as a client sends it: attributes and payload of each event."""
@@ -61,7 +60,7 @@ def last_logged(publishers: Iterable[PublisherRecord]) -> Tick:
 
 def refuse_unadvertised(advertised: Filter, events: Events) -> None:
     """Refuse a batch with an event that the pubend's advertisement does not cover (A22)."""
-    if advertised == _EVERYTHING:
+    if advertised == EVERYTHING:
         return
     for attributes, _ in events:
         if not advertised.matches(attributes):

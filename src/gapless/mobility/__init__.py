@@ -7,8 +7,10 @@ token from there: which subscription it is, and how often it has moved. If the h
 client goes to any other broker with token, filters, its own position, and what it has acknowledged. That
 broker makes the subscription anew from the position, with the next *epoch*, durable before it is told;
 what lies between is read from the logs (R48), which are kept from what is acknowledged on. Then it lets
-all brokers know (:mod:`.homes`), and whoever has the subscription with a lesser epoch drops it. Every
-attempt of a client counts as an epoch, so that a broker it has left does not win over its home.
+all brokers know (:mod:`.homes`), again and again, and whoever has the subscription with a lesser epoch
+drops it. Every attempt of a client counts as an epoch, so that a broker it has left does not win over its
+home. The token names who has answered last: only that broker may go on with what it has, everywhere else
+what the client brings counts.
 
 In which order matters. The old home, dead or alive, keeps the log from where its client has
 acknowledged. So the new one says that it is home only when every log is held for the subscription there

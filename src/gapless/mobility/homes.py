@@ -2,8 +2,8 @@
 
 Told like an announcement: to everybody, and again at the start of every session. The old home may be
 down for days; whoever meets it first when it comes back tells it. Others forget a move after
-``tombstone_ttl_s``, so the home tells it anew well before that, for as long as the subscription is there:
-else an old home that is far away and was down for longer would never hear of it.
+``tombstone_ttl_s``, so the home tells it anew well before that, for as long as it lives, also when the
+subscription has ended: else an old home that is far away and was down for longer would never hear of it.
 """
 
 from __future__ import annotations

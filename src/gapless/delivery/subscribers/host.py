@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from gapless.content import Conjunction
-from gapless.content.filter import Filter
+from gapless.content.filter import EVERYTHING, Filter
 from gapless.content.matching import MatchIndex
 from gapless.core.ids import BrokerId, Join, PubendId, VirtualTime
 from gapless.core.limits import ROOTS_READ_MAX
@@ -37,8 +37,6 @@ from gapless.messages.requests import HoldId
 from gapless.messages.streams import Publication, SetForget
 
 __all__ = ["Leaf", "SubscriberHost"]
-
-_ANYTHING: Final = Filter("TRUE")
 
 
 class Leaf(Protocol):
@@ -184,7 +182,7 @@ class SubscriberHost:
         offer = self._offers.get(pubend)
         if offer is not None and offer.version < version:
             self.context.mark("wider than announced")
-            self._offers[pubend] = _Offer(_ANYTHING, version, best_effort=offer.best_effort)
+            self._offers[pubend] = _Offer(EVERYTHING, version, best_effort=offer.best_effort)
             for subscription in self.subscriptions.values():
                 for segment in subscription.segments:
                     segment.meets.pop(pubend, None)
