@@ -281,3 +281,21 @@ def test_a_publisher_is_not_forgotten_when_a_clock_that_was_behind_is_set_right(
     ann.say("e1", sequence=1)
     world.run(s=3)
     assert x.events == ["e1"]
+
+
+def test_a_log_is_not_kept_for_a_host_that_left_before_a_crash() -> None:
+    # R43, R55
+    world = Desk("p-a-n")
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=3)
+    x.end()
+    assert world.wait(lambda: world.member("p", P, "n") is None, s=120)
+    world.run(ms=50)
+    world.restart("p")
+    world.run(s=5)
+    ann.connect()
+    ann.open()
+    ann.publish("e1")
+    world.run(s=400)
+    assert world.released("p", P) >= ann.ticks["e1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gapless.core.ids import Entry, PubendId, ShbId, VirtualTime
+from gapless.core.limits import EARLY_TIMES_MAX
 from gapless.core.parameters import DEFAULTS, us
 from gapless.delivery.early_hosts import EarlyHosts
 from gapless.messages.records import EarlyHostRecord, Erase, Store
@@ -54,9 +55,19 @@ def test_too_many_moments_begin_earlier_never_later() -> None:
     for number in range(1, 50):
         early.note(HOST, at(number), 10 * number, 0)
     known = early.known(HOST)
-    assert len(known) == 8
-    assert known[0] == (at(1), 10)
-    assert known[-1] == (at(49), 80)
+    assert len(known) == EARLY_TIMES_MAX
+    for number in range(1, 50):
+        begins = next(tick for time, tick in known if time >= at(number))
+        assert 10 <= begins <= 10 * number
+    assert known[-1] == (at(49), 490), "the newest is not taken for one of long ago"
+
+
+def test_of_too_many_moments_the_nearest_become_one() -> None:
+    early = hosts()
+    for number, tick in enumerate((10, 20, 30, 31, 50, 60, 70, 80, 90), 1):
+        early.note(HOST, at(number), tick, 0)
+    assert (at(4), 30) in early.known(HOST)
+    assert [tick for _, tick in early.known(HOST)] == [10, 20, 30, 50, 60, 70, 80, 90]
 
 
 def test_nothing_is_noted_of_who_has_known_the_pubend_for_long() -> None:

@@ -160,8 +160,8 @@ class Program(Client):
 
     def ask_in_vain_elsewhere(self) -> None:
         """Have asked another broker, which died with the question."""
-        assert self.inbox._home is not None
-        self.inbox._home = self.inbox._home.after_a_flight()
+        assert self.inbox.home is not None
+        self.inbox.home = self.inbox.home.after_a_flight()
 
     # --- the program ---------------------------------------------------------------------------
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gapless.messages.clients import Subscribe, Unsubscribe
 from gapless.messages.mobility import Superseded
 from gapless.messages.operating import RemoveDurable, SeekDurable
 from gapless.messages.requests import Read
 from gapless.messages.streams import Attach
 from tests.broker.desk import Desk, P
-from tests.mobility.library import Program, after, opened, publish
+from tests.mobility.library import Program, after, opened, publish, uninformed
 from tests.mobility.test_homes import homes_of, stage
 from tests.scenarios.brokers import of
 
@@ -111,18 +109,44 @@ def test_what_an_operator_removes_where_it_moved_is_removed_where_it_was() -> No
     assert homes_of(world, "a", "b") == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="Unsubscribe carries no token: a broker that does not have the subscription says that it is "
-    "gone and tells nobody, so its home keeps it, and the logs, until it expires",
-)
 def test_a_subscription_that_is_ended_in_a_flight_is_ended_at_its_home() -> None:
     # MV-14: the library asks for the end on whatever connection it has
-    world, _, client, _ = stage()
+    world, _, client, answer = stage()
     world.crash("a")
     client.connect("b")
-    client.call(Unsubscribe(client.number(), "desk"), s=5)
+    client.call(Unsubscribe(client.number(), "desk", answer.home), s=5)
     world.start("a")
     world.run(s=20)
     assert homes_of(world, "a", "b") == []
+
+
+def test_an_end_by_an_older_form_of_a_subscription_ends_the_living_one_too() -> None:
+    # MV-14: a has not heard that it moved; its client comes back to end it there
+    world = uninformed("p-a-b", retention_s=3600)
+    ann = world.publisher("p")
+    world.run(s=1)
+    program = opened(world, "a", "one")
+    publish(ann, "e1")
+    world.crash("a")
+    program.go("b")
+    world.start("a")
+    world.run(s=5)
+    assert homes_of(world, "a", "b") == ["a", "b"]
+    program.lose()
+    program.connect("a")
+    program.call(Unsubscribe(program.number(), "desk", program.inbox.home), s=5)
+    world.run(s=20)
+    assert homes_of(world, "a", "b") == []
+
+
+def test_the_end_of_a_subscription_does_not_end_another_of_its_name() -> None:
+    # MV-14: the births differ
+    world, _, client, answer = stage()
+    other = opened(world, "b", "two")
+    world.crash("a")
+    client.connect("b")
+    client.call(Unsubscribe(client.number(), "desk", answer.home), s=5)
+    world.start("a")
+    world.run(s=20)
+    assert homes_of(world, "a", "b") == ["b"]
+    assert not other.inbox.is_over

@@ -201,11 +201,11 @@ def test_a_return_that_was_not_answered_counts_as_a_move() -> None:
     world.run(ms=20)
     program.lose()
     program.is_deaf = False
-    assert program.inbox._home is not None
-    assert (world.subscription("a", "desk").epoch, program.inbox._home.epoch) == (2, 1)
+    assert program.inbox.home is not None
+    assert (world.subscription("a", "desk").epoch, program.inbox.home.epoch) == (2, 1)
     program.go("c")
     assert program.inbox.is_answered
-    assert program.inbox._home.broker == "c"
+    assert program.inbox.home.broker == "c"
     program.set_filter("kind = 2")
     publish(ann, "e2", kind=2)
     assert program.take() == ["e2"]

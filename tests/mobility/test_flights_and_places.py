@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.messages.clients import FilterSet, Subscribed
+from gapless.messages.clients import (
+    Begin,
+    BeginKind,
+    FilterSet,
+    Refused,
+    Subscribe,
+    Subscribed,
+)
 from gapless.messages.operating import SeekDurable
 from gapless.messages.requests import Read
 from tests.broker.desk import Desk, P, Q
@@ -229,14 +236,8 @@ def test_a_stream_that_waits_begins_where_it_was_asked_for_after_a_lost_connecti
     assert program.take() == ["q2"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a client shows no beginning for a stream that was asked for from the oldest and waits: once "
-    "another stream has a place it shows places alone, and the new home begins the rest with the latest",
-)
 def test_a_stream_that_waits_for_the_oldest_begins_with_it_after_a_flight() -> None:
-    # R46, MV-13: q1 is lost
+    # R46, MV-13: once another stream had a place the client showed places alone, and q1 was lost
     world = Desk("p-a-b", "a-q", delta=1, retention_s=3600)
     ann = world.publisher("p")
     bob = world.publisher("q", "Q")
@@ -252,6 +253,70 @@ def test_a_stream_that_waits_for_the_oldest_begins_with_it_after_a_flight() -> N
     world.start("q")
     world.run(s=10)
     assert program.take() == ["q1"]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_stream_that_waits_for_the_oldest_begins_with_it_after_lost_connections(
+    durable: bool, changes: bool
+) -> None:
+    # R46: what is not durable begins anew with every connection
+    world = Desk("p-a", "a-q", retention_s=3600)
+    ann = world.publisher("p")
+    bob = world.publisher("q", "Q")
+    ann.publish("p1", number=2)
+    publish(bob, "q1", number=2)
+    world.crash("q")
+    program = opened(world, "a", "one", "number > 0", durable=durable, begin=OLDEST)
+    world.run(s=1)
+    assert program.take() == ["p1"]
+    if changes:
+        assert isinstance(program.set_filter("number > 1"), FilterSet)
+    for _ in range(2):
+        program.lose()
+        program.go("a")
+    world.start("q")
+    world.run(s=10)
+    assert program.take() == ["q1"]
+    assert program.inbox.waiting == {}
+
+
+def test_a_pubend_that_nobody_had_told_of_begins_with_the_oldest_after_a_flight() -> None:
+    # R46, MV-13: the oldest was asked for, of whatever there is
+    world = Desk("p-a-b", delta=1, retention_s=3600)
+    ann = world.publisher("p")
+    program = opened(world, "a", "one", begin=OLDEST)
+    publish(ann, "e1")
+    program.take()
+    world.crash("a")
+    bob = world.publisher("p", "Q")
+    publish(bob, "q1")
+    program.go("b")
+    world.run(s=3)
+    assert program.take() == ["q1"]
+
+
+def test_a_new_filter_does_not_begin_with_the_oldest_of_what_comes_later() -> None:
+    # R47: at the old home it would begin with the latest too
+    world = Desk("p-a-b", delta=1, retention_s=3600)
+    ann = world.publisher("p")
+    program = opened(world, "a", "one", begin=OLDEST)
+    publish(ann, "e1", number=1)
+    program.take()
+    assert isinstance(program.set_filter("number > 0"), FilterSet)
+    program.lose()
+    program.go("a")
+    (shown,) = program.subscribes[-1:]
+    assert (shown.begin.kind, shown.begin.others) == (BeginKind.POSITION, BeginKind.LATEST)
+
+
+def test_a_beginning_that_names_places_twice_is_refused() -> None:
+    world = Desk("p-a")
+    client = world.client("a", "c")
+    begin = Begin(BeginKind.POSITION, ((P, 1),), others=BeginKind.POSITION)
+    answer = client.call(Subscribe(client.number(), "desk", "TRUE", True, begin, credit=9))
+    assert isinstance(answer, Refused)
+    assert "names no place" in answer.reason
 
 
 @pytest.mark.xfail(

@@ -386,7 +386,7 @@ def test_14_7_a_report_from_before_a_host_left_is_ignored() -> None:
 
 
 def test_14_7_without_the_memory_of_who_left_a_late_report_pins_the_log() -> None:
-    def forget_at_once(members: Membership, host: Any, join: Any, now: int) -> bool:
+    def forget_at_once(members: Membership, host: Any, join: Any, now: int) -> Any:
         gone = leave(members, host, join, now)
         members._left.clear()
         return gone

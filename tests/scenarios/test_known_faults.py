@@ -5,79 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gapless.messages.clients import HostRetired, Order, RetireHost
-from gapless.messages.overlay import Announce
 from gapless.messages.requests import Leave
 from tests.broker.desk import Desk, P, Q
-from tests.scenarios.brokers import Publisher, Subscriber, of
 
 
 def retire(world: Desk, name: str) -> None:
     """Let an operator say that a broker never returns."""
     operator = world.client("a", "operator")
     assert isinstance(operator.call(RetireHost(operator.number(), name, name), s=2), HostRetired)
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="that a stay has ended is not on disk, and routers repeat its last report for a while",
-)
-def test_a_log_is_not_kept_for_a_host_that_left_before_a_crash() -> None:
-    # R43, R55
-    world = Desk("p-a-n")
-    ann = world.publisher("p")
-    x = world.subscriber("n", "x", "TRUE")
-    world.run(s=3)
-    x.end()
-    assert world.wait(lambda: world.member("p", P, "n") is None, s=120)
-    world.run(ms=50)
-    world.restart("p")
-    world.run(s=5)
-    ann.connect()
-    ann.open()
-    ann.publish("e1")
-    world.run(s=400)
-    assert world.released("p", P) >= ann.ticks["e1"]
-
-
-def after_many_lives(retention_s: int) -> tuple[Desk, Publisher, Subscriber]:
-    """Let a pubend begin anew a dozen times; then both ends, and a client is there before the news."""
-    world = Desk("p-a-n", retention_s=retention_s)
-    ann = world.publisher("p")
-    for life in range(12):
-        world.subscriber("n", f"k{life}", f"number = {life}")
-        world.run(s=61)
-        world.restart("p")
-        world.run(s=5)
-        ann.connect()
-        ann.open()
-        ann.publish(f"old{life}", number=1_000)
-    world.run(s=60)
-    news = world.hold(of(Announce, source="a", target="n"))
-    world.restart("p")
-    world.restart("n")
-    world.run(ms=5)
-    x = world.subscriber("n", "x", "number = 1000")
-    world.run(s=2)
-    news.release()
-    world.run(s=5)
-    return world, ann, x
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="what a pubend noted of a host in earlier lives stays, up to EARLY_TIMES_MAX, and its last "
-    "tick then stands for all later news",
-)
-def test_who_subscribes_today_gets_nothing_of_long_ago() -> None:
-    # R46
-    _, _, x = after_many_lives(retention_s=100_000)
-    assert x.events == []
-
-
-@pytest.mark.xfail(strict=True, reason="the same, where the log has let it go")
-def test_who_subscribes_today_is_told_of_no_gap_of_long_ago() -> None:
-    _, _, x = after_many_lives(retention_s=0)
-    assert x.gaps == []
 
 
 @pytest.mark.xfail(

@@ -15,9 +15,9 @@ from gapless.messages.clients import Order, Subscribed
 from gapless.messages.overlay import Announce, Quality
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.requests import ReadReply
-from gapless.messages.streams import Report
+from gapless.messages.streams import Attached, Report
 from tests.broker.desk import Desk, P, Q
-from tests.scenarios.brokers import Fault, Publisher, of
+from tests.scenarios.brokers import Fault, Publisher, Subscriber, of
 
 
 def late_news(**parameters: Any) -> tuple[Desk, Fault]:
@@ -243,3 +243,76 @@ def test_what_a_wider_advertisement_allows_is_not_missed() -> None:
     world.run(s=1)
     assert x.events == ["e0"]
     del ann
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_filter_that_is_changed_before_the_beginning_governs_from_there(crashes: bool) -> None:
+    # the host has known the pubend for long, and is not answered: of what comes then nothing is noted
+    # any more, so the beginning is where the pubend knew of the filter before
+    world, news = late_news(member_grace_s=1)
+    x = world.subscriber("n", "x", "number = 1", durable=True)
+    world.run(s=2)
+    ann = world.publisher("p")
+    lost = world.lose(of(Attached, ReadReply, source="a", target="n"))
+    news.release()
+    world.run(s=10)
+    x.set_filter("number = 2")
+    world.run(s=1)
+    if crashes:
+        world.restart("n")
+        world.run(s=5)
+        x.come_back()
+    ann.publish("e1", number=1)
+    ann.publish("e2", number=2)
+    world.run(s=1)
+    lost.end()
+    world.run(s=10)
+    assert (x.events, x.gaps) == (["e2"], [])
+
+
+def test_a_filter_change_that_is_not_through_is_not_what_a_client_was_told() -> None:
+    # the pubend is heard of between a change and its write: the filter before it counts
+    world, news = late_news()
+    x = world.subscriber("n", "x", "number < 3", durable=True)
+    world.run(s=2)
+    ann = world.publisher("p")
+    ann.publish("e1", number=2)
+    news.release()
+    x.set_filter("number > 1")  # on disk when the news is there, and not sooner
+    world.run(s=2)
+    assert x.events == ["e1"]
+
+
+def after_many_lives(retention_s: int) -> tuple[Desk, Publisher, Subscriber]:
+    """Let a pubend begin anew a dozen times; then both ends, and a client is there before the news."""
+    world = Desk("p-a-n", retention_s=retention_s)
+    ann = world.publisher("p")
+    for life in range(12):
+        world.subscriber("n", f"k{life}", f"number = {life}")
+        world.run(s=61)
+        world.restart("p")
+        world.run(s=5)
+        ann.connect()
+        ann.open()
+        ann.publish(f"old{life}", number=1_000)
+    world.run(s=60)
+    news = world.hold(of(Announce, source="a", target="n"))
+    world.restart("p")
+    world.restart("n")
+    world.run(ms=5)
+    x = world.subscriber("n", "x", "number = 1000")
+    world.run(s=2)
+    news.release()
+    world.run(s=5)
+    return world, ann, x
+
+
+def test_who_subscribes_today_gets_nothing_of_long_ago() -> None:
+    # R46
+    _, _, x = after_many_lives(retention_s=100_000)
+    assert x.events == []
+
+
+def test_who_subscribes_today_is_told_of_no_gap_of_long_ago() -> None:
+    _, _, x = after_many_lives(retention_s=0)
+    assert x.gaps == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -16,9 +17,12 @@ from gapless.messages.overlay import PubendProperties
 from gapless.messages.records import (
     AppendPacked,
     CommitRecord,
+    EarlyHostRecord,
     Erase,
     HoldRecord,
+    HomeRecord,
     JoinRecord,
+    LeftRecord,
     LifeRecord,
     MemberRecord,
     NeighbourhoodRecord,
@@ -42,11 +46,14 @@ HOST = ShbId("b", "c")
 TIME = VirtualTime(4, 7)
 RECORDS: tuple[Record, ...] = (
     LifeRecord(4),
+    HomeRecord("b", "c", 1, 3, ()),
     NeighbourhoodRecord("c", 3, ()),
     PubendRecord(TRADES, PubendProperties("b", "c", "price > 1"), 2, 900, 100, ((10, 99),)),
     RegimeRecord(TRADES, 3, 17, 2, ((HOST, Entry(TIME, 1)),)),
     MemberRecord(QUOTES, HOST, Join(4, 1), TIME, durable=True, parked=False, floor=12),
     HoldRecord(TRADES, HoldId(HOST, "s"), 44, 5),
+    LeftRecord(QUOTES, HOST, Join(4, 1)),
+    EarlyHostRecord(QUOTES, HOST, ((TIME, 12),)),
     PublisherRecord(TRADES, "p", 3, 1_000, ((999, 50, 2),), 8, 77),
     StagedRecord(TRADES, "w", 7, 2, "a", 1, b"events"),
     CommitRecord(TRADES, "w", 6, 40, 49, 10, 1_010, 9),
@@ -61,12 +68,18 @@ RECORDS: tuple[Record, ...] = (
         Begin(BeginKind.EARLIEST),
         ((TRADES, "s/1"),),
         3_600,
+        early=((QUOTES, TIME),),
     ),
 )
 
 
 def by_key(records: tuple[Record, ...]) -> list[Record]:
     return sorted(records, key=lambda record: record.key)
+
+
+def test_every_kind_of_record_is_tried_here() -> None:
+    # one that storage does not know would refuse the whole broker if it is damaged
+    assert {type(each) for each in RECORDS} == set(get_args(Record))
 
 
 def test_a_new_directory_is_made_and_empty(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from gapless.messages.overlay import NameVerdict, PubendProperties, Quality
 from gapless.messages.records import (
     EarlyHostRecord,
     HoldRecord,
+    LeftRecord,
     MemberRecord,
     PubendRecord,
     PublisherRecord,
@@ -76,6 +77,7 @@ class Pubends:
                 | RegimeRecord
                 | MemberRecord
                 | HoldRecord
+                | LeftRecord
                 | EarlyHostRecord
                 | PublisherRecord,
             ):
@@ -92,6 +94,7 @@ class Pubends:
                         PublisherRecord,
                         MemberRecord,
                         HoldRecord,
+                        LeftRecord,
                         EarlyHostRecord,
                     )
                 ),
@@ -100,11 +103,12 @@ class Pubends:
     def _host(
         self,
         record: PubendRecord,
-        regimes: list[RegimeRecord],
-        publishers: list[PublisherRecord],
-        members: list[MemberRecord],
-        holds: list[HoldRecord],
-        early: list[EarlyHostRecord],
+        regimes: Sequence[RegimeRecord] = (),
+        publishers: Sequence[PublisherRecord] = (),
+        members: Sequence[MemberRecord] = (),
+        holds: Sequence[HoldRecord] = (),
+        left: Sequence[LeftRecord] = (),
+        early: Sequence[EarlyHostRecord] = (),
     ) -> None:
         pubend = record.pubend
         context, broker = self._context, self._broker
@@ -120,7 +124,9 @@ class Pubends:
                 broker.sessions.clock_view,
                 regimes=regimes,
                 publishers=publishers,
-                membership=Membership(pubend, context.parameters, context.now, members, holds),
+                membership=Membership(
+                    pubend, context.parameters, context.now, members, holds, left
+                ),
                 early_hosts=EarlyHosts(pubend, context.parameters, context.now, early),
             )
             self._serving[pubend] = Serving(context, made)
@@ -405,7 +411,7 @@ class Pubends:
         record = PubendRecord(pubend, properties, 1, began, began)
 
         def made() -> None:
-            self._host(record, [], [], [], [], [])
+            self._host(record)
             self._go_on(name)
 
         self._context.write((Store(record),), made)

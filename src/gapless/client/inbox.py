@@ -76,7 +76,7 @@ class Inbox:
         self.prefetch = Prefetch(settings.prefetch)
         self.half = (settings.prefetch + 1) // 2
         """When so many more could wait here, the broker may send more."""
-        self.waiting: dict[str, str] = {}
+        self._waiting: dict[PubendId, str] = {}
         """Pubends of which nothing can come now, and why."""
         self.link: Link | None = None
         self.error: GaplessError | None = None
@@ -90,10 +90,12 @@ class Inbox:
         self._settings = settings
         self._on_end = on_end
         self._audit: SubscriptionAudit | None = None
-        self._home: Home | None = None
+        self.home: Home | None = None
         """Of a durable one: where it lives, to be shown at another broker (MV-13)."""
         self._seeks = 0
         """How often an operator had moved it when it was last answered."""
+        self._beginning = settings.begin
+        """Where it begins on streams of which it has no place."""
         self._floor: dict[PubendId, Tick] = {}
         """Streams that were sought back: up to here the broker would pass over what is owed."""
         self._earliest: set[PubendId] = set()
@@ -105,7 +107,8 @@ class Inbox:
         """Where each stream began: nothing up to there was owed. No seek moves it: what was handed out
         before one is not acknowledged by it."""
         self._resting: dict[PubendId, Tick] = {}
-        """Of a durable one: where streams go on that had started once, and that wait now."""
+        """Where streams go on that wait now: of a durable one those that had started once, and those that
+        waited when the filter was changed."""
         self._quiet: dict[PubendId, tuple[Tick, Tick]] = {}
         """Where nothing comes: the place of the last that came, and how far the stream is told to be."""
         self._earlier: tuple[Governed, ...] = ()
@@ -113,6 +116,11 @@ class Inbox:
         self._waiters: set[asyncio.Future[None]] = set()
 
     # --- the beginning and the end -------------------------------------------------------------
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        """Pubends of which nothing can come now, and why."""
+        return {str(pubend): reason for pubend, reason in self._waiting.items()}
 
     @property
     def is_over(self) -> bool:
@@ -226,12 +234,12 @@ class Inbox:
             credit,
             settings.expiry_s,
             self._seeks,
-            self._home,
-            *(((), ()) if self._home is None else self._luggage()),
+            self.home,
+            *(((), ()) if self.home is None else self._luggage()),
         )
         welcome = self.link.welcome
-        if self._home is not None and welcome is not None and welcome.broker != self._home.broker:
-            self._home = self._home.after_a_flight()
+        if self.home is not None and welcome is not None and welcome.broker != self.home.broker:
+            self.home = self.home.after_a_flight()
             self._has_moved = True
         self.link.ask(request, self._subscribed)
 
@@ -251,12 +259,13 @@ class Inbox:
 
     def _begin(self) -> Begin:
         ticks = self.prefetch.resume_from(merged=self._settings.order is Order.TOTAL)
-        begin = self._settings.begin
+        begin = self._beginning
         asked = dict(begin.position) if begin.kind is BeginKind.POSITION else {}
         ticks = {**asked, **self._resting, **ticks}
         if not ticks:
-            return self._settings.begin
-        return Begin(BeginKind.POSITION, tuple(ticks.items()))
+            return begin
+        others = BeginKind.LATEST if begin.kind is BeginKind.POSITION else begin.kind
+        return Begin(BeginKind.POSITION, tuple(ticks.items()), begin.clock, others)
 
     def _subscribed(self, notice: Any) -> None:
         if isinstance(notice, Refused):
@@ -271,7 +280,7 @@ class Inbox:
             self.end(TakenOverError(_moved(self.name)))
             return
         self._seeks = answer.seeks
-        self._home = answer.home
+        self.home = answer.home
         if answer.filter:
             self.text, self._earlier = answer.filter, answer.earlier
         for pubend, tick in answer.position:
@@ -279,9 +288,12 @@ class Inbox:
         if self._audit is not None and self.link is not None and self.link.welcome is not None:
             broker = self.link.welcome.broker
             self._audit.opened(broker, self.text, answer.position, self.prefetch.received)
-        self.waiting = {str(each.pubend): each.reason for each in answer.waiting}
+        self._waiting = {each.pubend: each.reason for each in answer.waiting}
         self._resting = {
-            each.pubend: each.after for each in answer.waiting if each.after is not None
+            each.pubend: after
+            for each in answer.waiting
+            if (after := self._resting.get(each.pubend) if each.after is None else each.after)
+            is not None
         }
         # what rests before everything is to go on with the oldest that there is
         self._earliest.update(pubend for pubend, tick in self._resting.items() if tick == 0)
@@ -302,14 +314,14 @@ class Inbox:
         one; if it was not this client that moved it, another program has it, and the one that came last
         takes it over: one that has not moved yet.
         """
-        last = home if self._home is None else self._home
+        last = home if self.home is None else self.home
         if self._has_moved and home.epoch > last.epoch + 1:
             self.end(
                 TakenOverError(f"the subscription {self.name!r} was taken over at {home.broker}")
             )
             return
         self._has_moved = True
-        self._home = Home(home.birth, home.epoch + 1, last.broker)
+        self.home = Home(home.birth, home.epoch + 1, last.broker)
         self.link_up()
 
     def _begin_at(self, pubend: PubendId, tick: Tick) -> None:
@@ -374,7 +386,7 @@ class Inbox:
             self.end(kind(notice.reason))
             return
         if isinstance(notice, Stalled):
-            self._stalled(str(notice.pubend), notice.reason)
+            self._stalled(notice.pubend, notice.reason)
             return
         if isinstance(notice, Switched):
             self.switched(notice.filter, notice.position)
@@ -386,7 +398,7 @@ class Inbox:
             return
         pubend = notice.pubend
         if isinstance(notice, Started):
-            self.waiting.pop(str(pubend), None)
+            self._waiting.pop(pubend, None)
             self._begin_at(pubend, notice.after)
             if self._audit is not None:
                 self._audit.started(pubend, notice.after)
@@ -410,9 +422,21 @@ class Inbox:
         """Another filter governs after a position."""
         if text != self.text and self._settings.durable:
             self._earlier += (Governed(self.text, position),)
+        if text != self.text:
+            self._keep_beginnings()
         self.text = text
         if self._audit is not None:
             self._audit.switched(text, position)
+
+    def _keep_beginnings(self) -> None:
+        """Streams that wait begin where that was asked for; on others a new filter begins with the latest."""
+        begin = self._beginning
+        if begin.kind is BeginKind.EARLIEST or begin.kind is BeginKind.TIME:
+            after = max(0, begin.clock - 1)
+            self._resting = {**dict.fromkeys(self._waiting, after), **self._resting}
+            if begin.kind is BeginKind.EARLIEST:
+                self._earliest.update(self._waiting)
+            self._beginning = Begin()
 
     def _progressed(self, position: PositionTuple) -> None:
         """Nothing was there for us up to here: go on from there after a lost connection."""
@@ -437,12 +461,12 @@ class Inbox:
         if max(self._acked.get(pubend, 0), self._bases.get(pubend, 0)) >= last:
             self.acknowledge({pubend: tick})
 
-    def _stalled(self, pubend: str, reason: str) -> None:
+    def _stalled(self, pubend: PubendId, reason: str) -> None:
         """A stream stands still, or goes on; the others are as they were."""
         if reason:
-            self.waiting[pubend] = reason
+            self._waiting[pubend] = reason
         else:
-            self.waiting.pop(pubend, None)
+            self._waiting.pop(pubend, None)
 
 
 def _moved(name: str) -> str:

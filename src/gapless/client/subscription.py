@@ -151,7 +151,7 @@ class Subscription:
         seconds = chosen(deadline, self._settings.deadline)
         link.remove(self._inbox)
         try:
-            answer = await link.call(Unsubscribe(0, self.name), seconds)
+            answer = await link.call(Unsubscribe(0, self.name, self._inbox.home), seconds)
             Link.expect(answer, Unsubscribed)
         except GaplessError as error:
             self._inbox.end(error)

@@ -129,8 +129,8 @@ ADVERTISEMENTS_KEPT: Final = 8
 """Narrower advertisements that are remembered. Of what is older it is not known who could match it."""
 
 EARLY_TIMES_MAX: Final = 8
-"""Moments that are noted of one host that was known before a pubend was made. Beyond, the last one
-stands for all later ones too: some subscriptions then begin earlier than they could ask for."""
+"""Moments that are noted of one host that was known before a pubend was made. Beyond, the two nearest
+become one: some subscriptions then begin a little earlier than they could ask for."""
 
 PROGRESS_STREAMS_MAX: Final = 1_000
 """Streams in one notice of progress; of more it is told in several."""

@@ -19,6 +19,7 @@ for it. When it asks, its row keeps the log, on disk before the answer (I10).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TypeAlias
 
 from gapless.core.ids import PubendId, ShbId, VirtualTime
@@ -72,9 +73,8 @@ class EarlyHosts:
         known = self.known(shb)
         if known and known[-1][0] >= time:
             return
-        if len(known) == EARLY_TIMES_MAX:
-            known, after = known[:-1], known[-1][1]
-        self._known[shb] = (*known, (time, after))
+        known = (*known, (time, after))
+        self._known[shb] = known if len(known) <= EARLY_TIMES_MAX else _without_one(known)
         self._unsaved[shb] = None
         self._awaited[shb] = now
 
@@ -127,3 +127,14 @@ class EarlyHosts:
         """Say whether a host has known the pubend for long enough to have come."""
         since = self._claimed.get(shb)
         return since is not None and now - since > us(ms=self._parameters.attach_timeout_ms)
+
+
+def _without_one(known: Known) -> Known:
+    """Let one time stand for the one before it too, where they are nearest.
+
+    Who needs the earlier begins where it would; who needs the later one a little before that.
+    """
+    gaps = [after[1] - before[1] for before, after in pairwise(known)]
+    place = gaps.index(min(gaps))
+    joined = (known[place + 1][0], known[place][1])
+    return (*known[:place], joined, *known[place + 2 :])

@@ -26,7 +26,7 @@ import msgspec
 from gapless.core.ids import ORIGIN, Entry, Join, PubendId, ShbId
 from gapless.core.parameters import Parameters, us
 from gapless.core.ticks import Tick
-from gapless.messages.records import HoldRecord, MemberRecord
+from gapless.messages.records import HoldRecord, LeftRecord, MemberRecord
 from gapless.messages.requests import HoldId
 from gapless.messages.streams import Member
 
@@ -61,6 +61,7 @@ class Membership:
         now: int,
         members: Iterable[MemberRecord] = (),
         holds: Iterable[HoldRecord] = (),
+        left: Iterable[LeftRecord] = (),
     ) -> None:
         self._pubend = pubend
         self._parameters = parameters
@@ -72,7 +73,9 @@ class Membership:
         self._heard_since: dict[ShbId, int] = {}
         """Since when each was heard of without a break."""
         self._heard: dict[ShbId, _Heard] = {}
-        self._left: dict[ShbId, tuple[Join, int]] = {}
+        until = now + us(s=parameters.left_memory_s)
+        self._left = {each.shb: (each.join, until) for each in left}
+        """The last stay of each host that has left, and until when it is remembered."""
         self._retired: dict[ShbId, int] = {}
         """Until when each host is remembered that will not return."""
 
@@ -129,8 +132,8 @@ class Membership:
             self._heard_at[member.shb] = now
         return row
 
-    def leave(self, shb: ShbId, join: Join, now: int) -> bool:
-        """End a stay; say whether there was one to end."""
+    def leave(self, shb: ShbId, join: Join, now: int) -> tuple[LeftRecord, bool]:
+        """End a stay; return what to remember of it, and whether it was one of a member."""
         before = self._left.get(shb)
         latest = join if before is None else max(join, before[0])
         self._left[shb] = (latest, now + us(s=self._parameters.left_memory_s))
@@ -138,9 +141,10 @@ class Membership:
         if heard is not None and heard.member.join <= join:
             del self._heard[shb]
         row = self._rows.get(shb)
-        if row is not None and row.join > join:
-            return False
-        return self._rows.pop(shb, None) is not None
+        was_member = row is not None and row.join <= join
+        if was_member:
+            del self._rows[shb]
+        return LeftRecord(self._pubend, shb, latest), was_member
 
     def retire(self, shb: ShbId, now: int) -> tuple[bool, list[HoldRecord]]:
         """A host will not return: say whether it was a member, and return its holds, now gone (R26)."""
@@ -259,9 +263,15 @@ class Membership:
                 self._rows[shb] = msgspec.structs.replace(row, parked=True)
                 self._heard.pop(shb, None)
                 parked.append(self._rows[shb])
-        self._left = {shb: left for shb, left in self._left.items() if now < left[1]}
         self._retired = {shb: until for shb, until in self._retired.items() if now < until}
         return parked, ended
+
+    def forget_left(self, now: int) -> list[ShbId]:
+        """Return whose last stay need not be remembered any more: nothing of it is on its way."""
+        forgotten = [shb for shb, (_, until) in self._left.items() if now >= until]
+        for shb in forgotten:
+            del self._left[shb]
+        return forgotten
 
     def expired_holds(self, now: int) -> list[HoldRecord]:
         """Take out and return the holds that nobody wants any more (R49).

@@ -28,7 +28,7 @@ from typing import Final
 import msgspec
 
 from gapless.content.filter import Filter
-from gapless.core.ids import Entry, ShbId, VirtualTime
+from gapless.core.ids import Entry, Join, ShbId, VirtualTime
 from gapless.core.machine import Context, Fetched
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
@@ -52,6 +52,7 @@ from gapless.messages.records import (
     AppendPacked,
     Change,
     Erase,
+    LeftRecord,
     LogRow,
     MemberRecord,
     PackedRow,
@@ -471,10 +472,13 @@ class Pubend(StreamEnd):
         )
         self._enqueue(pending, tuple(changes))
 
-    def leave(self, shb: ShbId, then: Callable[[], None]) -> None:
-        """Make the end of a member's stay durable and then call back."""
-        key = MemberRecord.key_of(self._record.pubend, shb)
-        self._context.write((Erase(key),), then)
+    def leave(self, shb: ShbId, join: Join, then: Callable[[], None]) -> None:
+        """End a host's stay; call back when that is on disk (R55)."""
+        left, was_member = self.membership.leave(shb, join, self._context.now)
+        changes: list[Change] = [Store(left)]
+        if was_member:
+            changes.append(Erase(MemberRecord.key_of(self._record.pubend, shb)))
+        self._context.write(tuple(changes), then)
         self.review_regime()
 
     def retire(self, shb: ShbId) -> None:
@@ -493,7 +497,10 @@ class Pubend(StreamEnd):
         self.early_hosts.observe(self._claim, self._context.now)
         parked, ended = self.membership.review(self._claim, self._context.now)
         changes: list[Change] = [Store(row) for row in parked]
-        changes += [Erase(MemberRecord.key_of(self._record.pubend, shb)) for shb in ended]
+        pubend = self._record.pubend
+        changes += [Erase(MemberRecord.key_of(pubend, shb)) for shb in ended]
+        forgotten = self.membership.forget_left(self._context.now)
+        changes += [Erase(LeftRecord.key_of(pubend, shb)) for shb in forgotten]
         changes += [Erase(row.key) for row in self.membership.expired_holds(self._context.now)]
         if changes:
             self._context.write(tuple(changes), _nothing)

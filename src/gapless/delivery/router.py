@@ -17,6 +17,8 @@ under an older scope (R13). What it has of its own log was never filtered, and s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.machine import Context
 from gapless.core.parameters import us
@@ -113,7 +115,7 @@ class Router:
             routed.regimes.learn_record(opened)
         self._take(routed, piece, first=True, opens=opened is not None)
 
-    def learn_regimes(self, pubend: PubendId, records: list[RegimeRecord]) -> None:
+    def learn_regimes(self, pubend: PubendId, records: Iterable[RegimeRecord]) -> None:
         """Take over the regimes that a hosted pubend had before a restart."""
         for record in records:
             self._get(pubend).regimes.learn_record(record)

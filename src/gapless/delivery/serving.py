@@ -76,11 +76,7 @@ class Serving:
 
     def leave(self, shb: ShbId, join: Join, then: Callable[[], None]) -> None:
         """End a stay; call back when that is on disk (R55)."""
-        if self._pubend.membership.leave(shb, join, self._context.now):
-            self._pubend.leave(shb, then)
-        else:
-            # the first copy of the request may still wait for the disk: the answer waits behind it
-            self._context.write((), then)
+        self._pubend.leave(shb, join, then)
 
     def _hold(self, hold: HoldId, tick: Tick, then: Callable[[], None]) -> None:
         """Keep the log above a tick; go on when that is on disk (R49)."""

@@ -162,6 +162,14 @@ class Begin(msgspec.Struct, frozen=True, array_like=True):
     kind: BeginKind = BeginKind.LATEST
     position: PositionTuple = ()
     clock: int = 0
+    others: BeginKind = BeginKind.LATEST
+    """Of a position: how it begins on streams of which that names no place."""
+
+    def on(self, pubend: PubendId) -> BeginKind:
+        """Say how it begins on one stream."""
+        if self.kind is not BeginKind.POSITION:
+            return self.kind
+        return self.kind if any(each == pubend for each, _ in self.position) else self.others
 
 
 class Home(msgspec.Struct, frozen=True, array_like=True):
@@ -352,6 +360,8 @@ class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     request: int
     subscription: str
+    home: Home | None = None
+    """Of a durable one: where it lives, as far as its client knows; it ends there too (MV-14)."""
 
 
 class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -27,6 +27,7 @@ __all__ = [
     "HoldRecord",
     "HomeRecord",
     "JoinRecord",
+    "LeftRecord",
     "LifeRecord",
     "LogRow",
     "MemberRecord",
@@ -147,6 +148,26 @@ class MemberRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     def key_of(pubend: PubendId, shb: ShbId) -> tuple[str, ...]:
         """Return the key of a host's row."""
         return ("member", str(pubend), str(shb))
+
+
+class LeftRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A stay of a subscriber host with a hosted pubend that has ended: what is still on its way of it
+    does not count (R55).
+    """
+
+    pubend: PubendId
+    shb: ShbId
+    join: Join
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One a subscriber host."""
+        return self.key_of(self.pubend, self.shb)
+
+    @staticmethod
+    def key_of(pubend: PubendId, shb: ShbId) -> tuple[str, ...]:
+        """Return the key of a host's last stay."""
+        return ("left", str(pubend), str(shb))
 
 
 class HoldRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -299,6 +320,9 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     """Which subscription it is, wherever it moves."""
     epoch: int = 0
     """How often it has moved."""
+    early: tuple[tuple[PubendId, VirtualTime], ...] = ()
+    """Pubends that were made later than it and that it has not begun on, with what its client was
+    told up to then (R46)."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -320,6 +344,7 @@ Record: TypeAlias = (
     | MemberRecord
     | HoldRecord
     | EarlyHostRecord
+    | LeftRecord
     | PublisherRecord
     | StagedRecord
     | CommitRecord

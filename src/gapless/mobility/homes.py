@@ -55,6 +55,13 @@ class Homes:
         """A subscription that had moved here is over, so it is where it was before (MV-14)."""
         self._claim(subscription)
 
+    def ended_elsewhere(self, home: Home) -> None:
+        """A client ends a subscription that does not live here: who has it lets it go (MV-14)."""
+        held, _ = self._moves.get(home.birth, (None, 0))
+        last = home.epoch if held is None else max(held.epoch, home.epoch)
+        me = self._context.identity.broker
+        self._store(Superseded(home.birth, last + 1, me, self._context.clock), None)
+
     # --- what is heard -------------------------------------------------------------------------
 
     def session_opened(self, peer: BrokerId) -> None:

@@ -49,6 +49,8 @@ class SubscriptionChecker:
         self.deliveries = 0
         self.gaps = 0
         self.ended = False
+        self._begin = Begin()
+        """Where it was asked to begin."""
         self._past = False
         """Whether it was asked to begin in the past, of which the log may have lost a part."""
         self._merged: tuple[int, PubendId] | None = None
@@ -93,6 +95,7 @@ class SubscriptionChecker:
 
     def begun(self, begin: Begin, position: PositionTuple) -> None:
         """The subscription has begun for the first time."""
+        self._begin = begin
         self._past = begin.kind is not BeginKind.LATEST
         for pubend, tick in position:
             view = self._view(pubend)
@@ -108,6 +111,7 @@ class SubscriptionChecker:
             if view is not None:
                 # what came before any start was told counts: the client resumed after it
                 view.known = view.known or (view.begun and view.limit is None)
+                self._check_late_begin(view, tick)
                 past = not self.durable or (self._past and not view.known)
                 past |= _begins_in_what_is_lost(view, tick)
                 view.told_start(tick, self._report, past=past)
@@ -146,8 +150,19 @@ class SubscriptionChecker:
         """The subscription has started on a pubend that it waited for."""
         view = self._view(pubend)
         if view is not None:
+            self._check_late_begin(view, after)
             past = self._past or not self.durable or _begins_in_what_is_lost(view, after)
             view.told_start(after, self._report, past=past)
+
+    def _check_late_begin(self, view: View, tick: int) -> None:
+        """Check a stream that begins later than others, perhaps elsewhere: the same holds for it.
+
+        Unless a new filter was asked for, which begins with the latest. In total order nothing begins
+        below what was merged.
+        """
+        is_new = not view.begun and view.limit is None
+        if is_new and not self.has_changed and self.order is Order.PUBLISHER:
+            self._check_begin(view.stream, self._begin, tick)
 
     def _check_begin(self, stream: Stream, begin: Begin, tick: int) -> None:
         """Check that what was asked for of the past is not passed over."""
@@ -255,6 +270,11 @@ class SubscriptionChecker:
     def changing(self) -> bool:
         """Whether a filter change is open on some stream."""
         return self._change is not None or any(view.old is not None for view in self.views.values())
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether another filter was ever asked for."""
+        return len(self._texts) > 1
 
     @property
     def old_filter(self) -> str:

@@ -182,6 +182,7 @@ _RECORDS: Final[dict[type, str]] = {
     records.RegimeRecord: "regime {pubend} r{number} from {start} {entries}",
     records.MemberRecord: "member {pubend} {shb} floor {floor} at {time}< {durable}>< {parked}>",
     records.HoldRecord: "hold {pubend} {hold} above {tick}",
+    records.LeftRecord: "left {pubend} {shb} joined {join}",
     records.EarlyHostRecord: "early host {pubend} {shb} {known}",
     records.PublisherRecord: "publisher {pubend} {publisher}/{last_sequence} session {session}",
     records.StagedRecord: "staged {pubend} {writer}/{batch} part {partition} attempt {attempt} #{number}",

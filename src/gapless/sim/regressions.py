@@ -624,5 +624,23 @@ REGRESSIONS: tuple[Regression, ...] = (
             "}"
         ),
     ),
+    Regression(
+        "a filter was changed before a younger pubend had begun, and events were missed there",
+        json=(
+            '{"seed":9168,"cells":15,"shape":"fan","fan_out":2,"brokers_per_cell":1,"mixed_cells":fa'
+            'lse,"delta":0,"pace":0.2,"limits":{},"network":"datagram","delay_us_min":50,"delay_us_m'
+            'ax":10000,"duplicate":0.0,"half_open":0.8,"stall":0.3,"sync_us_min":1000,"sync_us_max":'
+            '2000,"together":false,"survive":0.0,"torn":0.2,"clock_error_us":1000,"rates":{"crash":0'
+            '.25,"pause":0.75,"cut":2.0,"one-way cut":2.0,"loss":2.0,"clock jump":0.75,"client loss"'
+            ':0.75,"one-way side cut":0.25,"cell isolated":0.5},"quiet":0.4,"period_ms":200,"down_ms'
+            '_min":0,"down_ms_max":1600,"outage_ms":1200,"relapse":0.3,"whole_core":1.0,"inner_losse'
+            's":0.5,"inner_cuts":0.0,"safety_ms":4000,"liveness_ms":60000,"operations_max":1000000,"'
+            'domain":3,"pubends":2,"publishers":4,"subscribers":5,"publish_rate":20.0,"batch_max":1,'
+            '"churn_rate":5.0,"durable":0.5,"total":0.0,"past":0.3,"best_effort":0.0,"late_pubends":'
+            '0.0,"rivals":0.0,"outside":0.0,"widen_rate":0.0,"repeat_rate":0.0,"stagers":0,"stage_ra'
+            'te":0.0,"amnesia":0.0,"reads":1.0,"roam":0.0,"flee":0.2,"credit_max":1,"expiry":false,"'
+            'expiry_s":604800,"retention_s":0}'
+        ),
+    ),
 )
 """Newest last."""

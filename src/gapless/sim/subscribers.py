@@ -195,7 +195,11 @@ class Subscriber(Client):
             self._resting = {}
             return LATEST
         position = {**self._resting, **dict(checker.position())}
-        return Begin(BeginKind.POSITION, tuple(position.items())) if position else LATEST
+        if not position:
+            return LATEST
+        begin = LATEST if checker.has_changed else self._begin
+        others = BeginKind.LATEST if begin.kind is BeginKind.POSITION else begin.kind
+        return Begin(BeginKind.POSITION, tuple(position.items()), begin.clock, others)
 
     # --- what comes --------------------------------------------------------------------------
 
@@ -351,7 +355,7 @@ class Subscriber(Client):
 
     def unsubscribe(self) -> None:
         """End the subscription; a durable one is ended until that is answered."""
-        self._ending = Unsubscribe(self.next_request(), self.checker.name)
+        self._ending = Unsubscribe(self.next_request(), self.checker.name, self._home)
         self._change = None
         self.ask(self._ending)
 

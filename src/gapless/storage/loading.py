@@ -40,8 +40,8 @@ __all__ = [
 
 _OF_PUBENDS = frozenset(
     {
-        *("pubend", "regime", "member", "hold", "early host", "publisher", "join", "place"),
-        *("staged", "commit"),
+        *("pubend", "regime", "member", "hold", "left", "early host"),
+        *("publisher", "staged", "commit", "join", "place"),
     }
 )
 """Kinds of records whose key names a pubend next."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import msgspec
+
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
 from gapless.core.limits import NAME_MAX
@@ -50,6 +52,9 @@ class Moves(Protocol):
     def ended(self, subscription: Subscription) -> None:
         """A subscription that had moved here was ended by its client."""
 
+    def ended_elsewhere(self, home: Home) -> None:
+        """A subscription that lives elsewhere was ended here by its client."""
+
 
 class _NoMoves:
     """Nothing moves."""
@@ -59,6 +64,9 @@ class _NoMoves:
         return None
 
     def ended(self, subscription: Subscription) -> None:
+        """Nobody has it elsewhere."""
+
+    def ended_elsewhere(self, home: Home) -> None:
         """Nobody has it elsewhere."""
 
 
@@ -163,6 +171,8 @@ class Calls:
         most = self._context.parameters.segments_max
         if len(call.earlier) > most:
             return f"{len(call.earlier)} earlier filters are too many; {most} may be (segments_max)"
+        if call.begin.others is BeginKind.POSITION:
+            return "a beginning needs another way for streams of which it names no place"
         if call.credit < 0:
             return f"credit cannot be negative ({call.credit})"
         if found is not None and found.durable != call.durable:
@@ -344,7 +354,9 @@ class Calls:
         subscription.linger = self._context.after(delay, gone)
 
     def _unsubscribe(self, client: str, call: Unsubscribe) -> None:
-        found = self._host.subscriptions.get(call.subscription)
+        found, home = self._host.subscriptions.get(call.subscription), call.home
+        if found is not None and home is not None and found.birth != home.birth:
+            found = None  # another one of that name
         if found is not None and self._is_older(client, found):
             self._refuse(client, call.request, _not_yours(call.subscription))
             return
@@ -352,8 +364,17 @@ class Calls:
             self.end(found)
             if found.epoch:
                 self.moves.ended(found)
+        if home is not None and self._lives_elsewhere(found, home):
+            self.moves.ended_elsewhere(home)
         # also if there is none: it may have been ended by a call whose answer was lost
         self._context.write((), lambda: self._context.tell(client, Unsubscribed(call.request)))
+
+    def _lives_elsewhere(self, found: Subscription | None, home: Home) -> bool:
+        """Say whether a subscription is, by what its client knows, not only here."""
+        if found is not None:
+            return _is_behind(found, home)
+        here = self._context.identity.broker
+        return home.broker != here or self.moves.elsewhere(home) is not None
 
     def expire(self) -> None:
         """End durable subscriptions whose clients have not come back in time."""
@@ -481,7 +502,7 @@ def _kept_from(call: Subscribe) -> Begin:
     position = (
         (pubend, min(tick, acked.get(pubend, tick))) for pubend, tick in call.begin.position
     )
-    return Begin(BeginKind.POSITION, tuple(position))
+    return msgspec.structs.replace(call.begin, position=tuple(position))
 
 
 def _taken_over(name: str) -> str:

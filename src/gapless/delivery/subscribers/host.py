@@ -212,32 +212,30 @@ class SubscriberHost:
                 )
             return
         strand = subscription.strands.get(pubend)
-        placed = subscription.begin.kind is BeginKind.POSITION and any(
-            each == pubend for each, _ in subscription.begin.position
-        )
+        placed = subscription.begin.on(pubend) is BeginKind.POSITION
         if strand is None and (met or placed):
-            self._begin_strand(subscription, pubend, is_early=is_news and subscription.told)
+            if is_news and subscription.told_from is not None:
+                subscription.early.setdefault(pubend, subscription.told_from)
+            self._begin_strand(subscription, pubend)
         elif strand is not None and not met and strand.state is State.WAITING:
             self.drop_strand(strand)
 
-    def _begin_strand(
-        self, subscription: Subscription, pubend: PubendId, *, is_early: bool
-    ) -> None:
+    def _begin_strand(self, subscription: Subscription, pubend: PubendId) -> None:
         strand = Strand(subscription, self.subend(pubend), subscription.newest)
         subscription.strands[pubend] = strand
         begin = subscription.begin
-        position = dict(begin.position)
-        if begin.kind is BeginKind.POSITION and pubend in position:
-            strand.bring(subscription.brought)
-            strand.begin_in_past(position[pubend])
-        elif begin.kind is BeginKind.EARLIEST:
-            strand.begin_in_past(None)
-        elif begin.kind is BeginKind.TIME:
-            strand.begin_in_past(max(begin.clock - 1, subscription.merged))
-        else:
-            strand.is_early = strand.is_asking = is_early
-            strand.become(State.WAITING)
-            strand.subend.ask_since_when()
+        match begin.on(pubend):
+            case BeginKind.POSITION:
+                strand.bring(subscription.brought)
+                strand.begin_in_past(dict(begin.position)[pubend])
+            case BeginKind.EARLIEST:
+                strand.begin_in_past(None)
+            case BeginKind.TIME:
+                strand.begin_in_past(max(begin.clock - 1, subscription.merged))
+            case BeginKind.LATEST:
+                strand.is_asking = strand.is_early
+                strand.become(State.WAITING)
+                strand.subend.ask_since_when()
         if subscription.order is Order.TOTAL:
             for each in subscription.strands.values():
                 each.subend.register(each)
@@ -271,6 +269,7 @@ class SubscriberHost:
         subscription = strand.subscription
         if subscription.strands.get(strand.pubend) is strand:
             del subscription.strands[strand.pubend]
+            subscription.early.pop(strand.pubend, None)
         strand.holding.release()
 
     def subend(self, pubend: PubendId, *, restored: bool = False) -> Subend:

@@ -26,7 +26,7 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         begin=record.begin,
         expiry_s=record.expiry_s,
     )
-    made.stored = made.told = True
+    made.stored = True
     made.away_since = host.context.now
     made.merged = record.merged
     made.seeks = record.seeks
@@ -38,6 +38,8 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         segment.owed_from = each.time
         stored.append((segment, each))
     host.own(made.newest)
+    made.told_from = made.newest.owed_from
+    made.early = dict(record.early)
     made.brought = _brought(record, stored)
     acked, sought = dict(record.acked), dict(record.sought)
     for pubend, base in record.base:

@@ -68,9 +68,6 @@ class Strand:
         """After which tick it began; None before."""
         self.base_stored = False
         """Whether that it has begun is on disk, where that matters."""
-        self.is_early = False
-        """Whether it was there before its pubend was known here: then the pubend is asked since when
-        it knew of it, and nothing else lets it begin."""
         self.is_asking = False
         """Whether the pubend is to be asked that now: at once, and if it did not know of it, again
         where the stream reaches it, for meanwhile it does."""
@@ -105,6 +102,13 @@ class Strand:
     def pubend(self) -> PubendId:
         """Which stream."""
         return self.subend.pubend
+
+    @property
+    def is_early(self) -> bool:
+        """Whether it was there before its pubend was known here: then the pubend is asked since when
+        it knew of it, and nothing else lets it begin.
+        """
+        return self.pubend in self.subscription.early
 
     @property
     def is_live(self) -> bool:
@@ -228,21 +232,19 @@ class Strand:
 
     def known_after(self, known: Known) -> Tick | None:
         """Return after which tick its pubend knew of it; None if it did not."""
-        owed_from = self._owed_from
-        if owed_from is None:
-            return None
-        return next((tick for time, tick in known if time >= owed_from), None)
+        early_from = self.subscription.early[self.pubend]
+        return next((tick for time, tick in known if time >= early_from), None)
 
     def begin_early(self, after: Tick | None, reply: ReadReply) -> None:
         """Begin where its pubend knew of it, or like all others if that did not (R46).
 
-        Below what is kept for this host, and below the horizon, the log is read like any past.
+        A filter that was changed meanwhile governs from there on: the one before never took hold. Below what is kept for this host, and below the horizon, the log is read like any past.
         """
         self.is_asking = False
         if after is None and not self._is_reached:
             self.position = reply.top  # the news of it comes later than this
             return
-        self.is_early = False
+        del self.subscription.early[self.pubend]
         if after is None:
             self.become(self.state)
             return
@@ -258,7 +260,7 @@ class Strand:
 
     def offer_early(self, time: VirtualTime) -> None:
         """Have the pubend asked again if a regime serves this host up to a time that is enough."""
-        if self._owed_from is not None and self._owed_from <= time:
+        if self.subscription.early[self.pubend] <= time:
             self.is_asking = self._is_reached = True
 
     @property
@@ -273,7 +275,8 @@ class Strand:
 
     def begin_in_past(self, after: Tick | None) -> None:
         """Begin at a position (R48), or, if it is None, with the oldest that the log has."""
-        self.is_early = self.is_asking = False
+        self.subscription.early.pop(self.pubend, None)
+        self.is_asking = False
         self.position = after or 0
         self._hold_if_needed()
         if after is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gapless.content.filter import Filter
-from gapless.core.ids import PubendId
+from gapless.core.ids import PubendId, VirtualTime
 from gapless.core.machine import Timer
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
@@ -118,8 +118,12 @@ class Subscription:
         """How often an operator has moved it."""
         self.stored = not durable
         """Whether it is on disk, where that matters."""
-        self.told = False
-        """Whether a client may have been told that it has begun, in this life or before."""
+        self.told_from: VirtualTime | None = None
+        """The virtual time of the newest filter that a client may have been told of, in this life or
+        before; None before it is told that the subscription has begun."""
+        self.early: dict[PubendId, VirtualTime] = {}
+        """Pubends that were made later than it and that it has not begun on, each with the virtual time
+        of the filter that its client knew of when its host heard of the pubend (R46)."""
         self.ended = False
         self.dirty = False
         """Whether its record lags behind."""
@@ -311,7 +315,7 @@ class Subscription:
             strand.told_base = strand.settled
             if strand.settled and strand.untold:
                 strand.untold, self.dirty = False, True
-        self.told = True
+        self.told_from = self.newest.owed_from
         self._say(self._subscribed(answer.request, waiting))
         for each in answer.later:
             each()
@@ -462,6 +466,7 @@ class Subscription:
         if change.timer is not None:
             change.timer.cancel()
         position = self._switch_position(repeated=change.repeated)
+        self.told_from = self.newest.owed_from
         self.host.context.tell(change.asker, FilterSet(change.request, position))
         if self.client not in {change.asker, None}:
             self._say(Switched(self.name, self.newest.text, position))
@@ -511,6 +516,7 @@ class Subscription:
             tuple(pubend for pubend, strand in begun if strand.from_oldest),
             self.birth,
             self.epoch,
+            tuple(self.early.items()),
         )
 
     def _segment_record(self, segment: Segment) -> SegmentRecord:

@@ -38,12 +38,15 @@ class _Early(NamedTuple):
 
     subscription: Subscription
     pubend: PubendId
+    needed: VirtualTime | None
+    """When it was made, or had the filter that its client knew of by then."""
 
 
 class Beginnings(Invariant):
     """R46: a subscription whose client was told that it has begun, before its host ever heard of a
     pubend, misses nothing of that which was published when the tables of the pubend's broker had the
-    news of the subscription. In total order it may: there nothing begins below what was merged.
+    news of the subscription. In total order it may: there nothing begins below what was merged. If its
+    filter was changed before it has begun there, the new one says what it must not miss.
 
     A client that fled and comes back may have been given the pubend elsewhere. Then it goes on from its
     own place; what it was given up to there is for the checkers to say, which know it from all homes.
@@ -141,25 +144,24 @@ class Beginnings(Invariant):
                 told = name in self._told[me] and self._told[me][name] in {None, subscription}
                 latest = subscription.begin.kind is BeginKind.LATEST
                 if told and latest and subscription.order is Order.PUBLISHER:
-                    self._early[me].append(_Early(subscription, pubend))
+                    self._early[me].append(_Early(subscription, pubend, _told_of(subscription)))
 
     # --- what has begun ----------------------------------------------------------------------
 
     def _is_over(self, me: BrokerId, early: _Early) -> bool:
         """Look at a subscription on a pubend; say whether there is nothing more to see."""
-        subscription, pubend = early
+        subscription, pubend, needed = early
         strand = subscription.strands.get(pubend)
         is_placed = (subscription.name, pubend) in self._placed[me]
         if subscription.ended or strand is None or is_placed:
             return True
         if strand.base is None:
             return False
-        self._check(me, strand, strand.base)
+        self._check(me, strand, strand.base, needed)
         return True
 
-    def _check(self, me: BrokerId, strand: Strand, base: Tick) -> None:
+    def _check(self, me: BrokerId, strand: Strand, base: Tick, needed: VirtualTime | None) -> None:
         stream, segment = self.truth.streams[strand.pubend], strand.segment
-        needed = segment.owed_from if strand.subscription.durable else segment.start
         shb = ShbId(me, self.world.hosts[me].cell)
         for fact in self._facts.get(strand.pubend, {}).get(shb, ()):
             if needed is None or fact.time < needed:
@@ -173,3 +175,10 @@ class Beginnings(Invariant):
                         f"but {stream.ticks[place]} came when its news was there, since {fact}",
                     )
                     return
+
+
+def _told_of(subscription: Subscription) -> VirtualTime | None:
+    """Return the virtual time of the newest filter that a client knows of."""
+    is_changing = subscription.change is not None and len(subscription.segments) > 1
+    segment = subscription.segments[-2 if is_changing else -1]
+    return segment.owed_from

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gapless.broker import Broker
 from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
@@ -30,6 +30,17 @@ READS_KEPT = 4_096
 """Reads whose answer may still come."""
 
 
+class _Seen(NamedTuple):
+    """A strand after a step."""
+
+    strand: Strand
+    """Kept, so that no other gets its identity."""
+    state: State
+    position: Tick
+    early: VirtualTime | None
+    """Up to where its client was told of it before its host heard of the pubend (R46)."""
+
+
 class Strands(Invariant):
     """I7 and I8, as far as they show inside: the horizon of a subend never falls. A strand that
     starts on the live stream does so at a tick whose regime lists its host at no less than the
@@ -45,7 +56,7 @@ class Strands(Invariant):
     def __init__(self, insight: Insight) -> None:
         super().__init__(insight)
         self._horizons: dict[BrokerId, dict[PubendId, tuple[int, Tick]]] = {}
-        self._states: dict[BrokerId, dict[int, tuple[Strand, State, Tick]]] = {}
+        self._states: dict[BrokerId, dict[int, _Seen]] = {}
         self._served: dict[tuple[PubendId, int, ShbId], VirtualTime | None] = {}
         """Up to which virtual time a regime serves a host."""
 
@@ -74,23 +85,26 @@ class Strands(Invariant):
             for strand in subend.strands.values():
                 count += 1
                 seen = states.get(id(strand))
-                if seen is None or seen[1] is not strand.state or seen[2] != strand.position:
-                    states[id(strand)] = (strand, strand.state, strand.position)
+                if (
+                    seen is None
+                    or seen.state is not strand.state
+                    or seen.position != strand.position
+                ):
+                    early = strand.subscription.early.get(pubend)
+                    states[id(strand)] = _Seen(strand, strand.state, strand.position, early)
                     if seen is not None:
-                        self._moved(process, strand, seen[1], seen[2], event)
+                        self._moved(process, strand, seen, event)
         if len(states) > 2 * count + 16:
             kept = {
                 id(each) for end in machine.host.subends.values() for each in end.strands.values()
             }
             self._states[me] = {key: seen for key, seen in states.items() if key in kept}
 
-    def _moved(
-        self, process: Process, strand: Strand, state: State, position: Tick, event: Event
-    ) -> None:
+    def _moved(self, process: Process, strand: Strand, before: _Seen, event: Event) -> None:
         name = f"{process.host.broker}: {strand.subscription.name} on {strand.pubend}"
-        if state is State.WAITING and strand.state in {State.LIVE, State.AWAY}:
-            self._check_start(process, strand, name)
-        if strand.position < position and type(event) is not Asked and strand.buffer:
+        if before.state is State.WAITING and strand.state in {State.LIVE, State.AWAY}:
+            self._check_start(process, strand, name, before.early)
+        if strand.position < before.position and type(event) is not Asked and strand.buffer:
             lowest = strand.buffer.next_tick
             if lowest <= strand.last_told:
                 self.world.violate("I8", f"{name}: {lowest} comes after {strand.last_told}")
@@ -99,7 +113,9 @@ class Strands(Invariant):
                 "I8", f"{name}: falls to {strand.position}, below {strand.last_told}"
             )
 
-    def _check_start(self, process: Process, strand: Strand, name: str) -> None:
+    def _check_start(
+        self, process: Process, strand: Strand, name: str, early: VirtualTime | None
+    ) -> None:
         base = strand.base
         if base is None or base == strand.subscription.merged:
             return  # it was put off by the total order, and starts in a regime yet to come
@@ -108,7 +124,7 @@ class Strands(Invariant):
         entry = None if record is None else dict(record.entries).get(identity.shb)
         segment = strand.segment
         needed = segment.owed_from if strand.subscription.durable else segment.start
-        if needed is not None and self._was_known(strand.pubend, identity.shb, needed, base):
+        if early is not None and self._was_known(strand.pubend, identity.shb, early, base):
             return
         if entry is None or needed is None or entry.time < needed:
             self.world.violate(
