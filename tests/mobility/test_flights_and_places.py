@@ -12,7 +12,7 @@ from gapless.messages.clients import (
     Subscribe,
     Subscribed,
 )
-from gapless.messages.operating import SeekDurable
+from gapless.messages.operating import SeekDurable, SetDurableFilter
 from gapless.messages.requests import Read
 from tests.broker.desk import Desk, P, Q
 from tests.mobility.library import OLDEST, after, opened, publish, uninformed
@@ -296,18 +296,29 @@ def test_a_pubend_that_nobody_had_told_of_begins_with_the_oldest_after_a_flight(
     assert program.take() == ["q1"]
 
 
-def test_a_new_filter_does_not_begin_with_the_oldest_of_what_comes_later() -> None:
+@pytest.mark.parametrize("how", ["it is answered", "the answer is lost", "by an operator"])
+def test_a_new_filter_does_not_begin_with_the_oldest_of_what_comes_later(how: str) -> None:
     # R47: at the old home it would begin with the latest too
     world = Desk("p-a-b", delta=1, retention_s=3600)
     ann = world.publisher("p")
     program = opened(world, "a", "one", begin=OLDEST)
     publish(ann, "e1", number=1)
     program.take()
-    assert isinstance(program.set_filter("number > 0"), FilterSet)
-    program.lose()
-    program.go("a")
-    (shown,) = program.subscribes[-1:]
-    assert (shown.begin.kind, shown.begin.others) == (BeginKind.POSITION, BeginKind.LATEST)
+    if how == "by an operator":
+        program.lose()
+        operator = world.client("a", "operator")
+        operator.call(SetDurableFilter(operator.number(), "desk", "number > 0"), s=5)
+        program.go("a")
+    else:
+        program.is_deaf = how == "the answer is lost"
+        program.set_filter("number > 0")
+        program.is_deaf = False
+    for _ in range(2):
+        program.lose()
+        program.go("a")
+    shown = program.subscribes[-1]
+    assert (shown.filter, shown.begin.kind) == ("number > 0", BeginKind.POSITION)
+    assert shown.begin.others is BeginKind.LATEST
 
 
 def test_a_beginning_that_names_places_twice_is_refused() -> None:

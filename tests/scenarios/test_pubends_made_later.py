@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gapless.messages.clients import Order, Subscribed
+from gapless.messages.clients import Begin, BeginKind, Order, Subscribed
 from gapless.messages.overlay import Announce, Quality
 from gapless.messages.propagation import TableDelta, TableFull
-from gapless.messages.requests import ReadReply
+from gapless.messages.requests import Read, ReadReply
 from gapless.messages.streams import Attached, Report
 from tests.broker.desk import Desk, P, Q
 from tests.scenarios.brokers import Fault, Publisher, Subscriber, of
@@ -281,6 +281,125 @@ def test_a_filter_change_that_is_not_through_is_not_what_a_client_was_told() -> 
     x.set_filter("number > 1")  # on disk when the news is there, and not sooner
     world.run(s=2)
     assert x.events == ["e1"]
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_change_that_was_never_answered_does_not_count_after_a_crash(crashes: bool) -> None:
+    # it is on disk and waits for another stream; the client knows of the filter before it alone
+    world = Desk("p-a-n", "n-q", retention_s=3600)
+    world.publisher("q", "Q")
+    x = world.subscriber("n", "x", "number < 3", durable=True)
+    world.run(s=3)
+    news = world.hold(of(Announce, source="a", target="n"))
+    ann = world.publisher("p")
+    tables = world.hold(of(TableDelta, TableFull, source="n"))
+    change = x.set_filter("number > 1")
+    world.run(ms=20)
+    assert x.answer(change) is None
+    ann.publish("e1", number=2)
+    if crashes:
+        world.crash("n")
+        tables.end()
+        news.end()
+        world.start("n")
+        world.run(s=5)
+        x.come_back()
+    else:
+        news.release()
+        world.run(ms=100)
+        tables.release()
+    world.run(s=10)
+    ann.publish("e2", number=2)
+    world.run(s=2)
+    assert (x.events, x.gaps) == (["e1", "e2"], [])
+
+
+def test_the_change_that_was_answered_last_says_from_where_a_pubend_is_owed() -> None:
+    world, news = late_news(retention_s=3600)
+    x = world.subscriber("n", "x", "number < 3", durable=True)
+    world.run(s=2)
+    ann = world.publisher("p")
+    ann.publish("e1", number=2)
+    change = x.set_filter("number > 1")
+    world.run(s=2)
+    assert x.answer(change) is not None
+    ann.publish("e2", number=2)
+    news.release()
+    world.run(s=2)
+    assert x.events == ["e2"]
+
+
+def test_a_filter_that_could_match_nothing_of_a_pubend_is_owed_nothing_of_it() -> None:
+    # the pubend is heard of while the first filter that could is on its way to the disk
+    world = Desk("p-a-n", retention_s=3600)
+    x = world.subscriber("n", "x", "number = -5", durable=True)
+    world.run(s=2)
+    ann = world.publisher("p", advertisement="number > 0")
+    world.run(s=70)
+    ann.publish("old", number=3)
+    news = world.hold(of(Announce, source="a", target="n"))
+    world.restart("n")
+    world.run(s=2)
+    x.come_back()
+    world.run(s=2)
+    assert x.of_kind(Subscribed)
+    news.release()
+    x.set_filter("number = 3")
+    world.run(s=5)
+    ann.publish("new", number=3)
+    world.run(s=2)
+    assert (x.events, x.gaps) == (["new"], [])
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_who_left_a_pubend_before_it_began_is_owed_nothing_of_it_later(crashes: bool) -> None:
+    world, news = late_news(retention_s=3600)
+    x = world.subscriber("n", "x", "number = 1", durable=True)
+    world.run(s=2)
+    ann = world.publisher("p", advertisement="number > 0")
+    lost = world.lose(of(Attached, ReadReply, source="a", target="n"))
+    news.release()
+    world.run(s=2)
+    x.set_filter("number = -5")
+    world.run(s=2)
+    lost.end()
+    ann.publish("old", number=3)
+    world.run(s=70)
+    if crashes:
+        world.restart("n")
+        world.run(s=5)
+        x.come_back()
+        world.run(s=5)
+    x.set_filter("number = 3")
+    world.run(s=5)
+    ann.publish("new", number=3)
+    world.run(s=2)
+    assert (x.events, x.gaps) == (["new"], [])
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_in_total_order_the_oldest_of_a_pubend_is_above_what_was_merged(changes: bool) -> None:
+    # R51: a filter change lets a strand that waits for the oldest begin
+    world = Desk("p-a-q", retention_s=3600)
+    ann = world.publisher("p")
+    news = world.hold(of(Announce, source="q", target="a"))
+    oldest = Begin(BeginKind.EARLIEST)
+    x = world.subscriber("a", "x", "number > 0", durable=True, order=Order.TOTAL, begin=oldest)
+    world.run(s=1)
+    bob = world.publisher("q", "Q")
+    bob.publish("q1", number=2)
+    ann.publish("p1", number=2)
+    world.run(s=1)
+    assert x.events == ["p1"]
+    mute = world.lose(of(Read, source="a", target="q"))
+    news.release()
+    world.run(ms=500)
+    if changes:
+        x.set_filter("number > 1")
+        world.run(s=1)
+    mute.end()
+    world.run(s=4)
+    assert x.events == ["p1"]
 
 
 def after_many_lives(retention_s: int) -> tuple[Desk, Publisher, Subscriber]:

@@ -282,6 +282,8 @@ class Inbox:
         self._seeks = answer.seeks
         self.home = answer.home
         if answer.filter:
+            if answer.filter != self.text:
+                self._keep_beginnings()
             self.text, self._earlier = answer.filter, answer.earlier
         for pubend, tick in answer.position:
             self._begin_at(pubend, tick)

@@ -321,8 +321,10 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     epoch: int = 0
     """How often it has moved."""
     early: tuple[tuple[PubendId, VirtualTime], ...] = ()
-    """Pubends that were made later than it and that it has not begun on, with what its client was
-    told up to then (R46)."""
+    """Pubends that were made later than it and that it has not begun on, each with the virtual time of the
+    filter that its client knew of when its host heard of the pubend (R46)."""
+    unheard: int = 0
+    """How many of its newest filters its client has surely not been told of."""
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -214,11 +214,20 @@ class SubscriberHost:
         strand = subscription.strands.get(pubend)
         placed = subscription.begin.on(pubend) is BeginKind.POSITION
         if strand is None and (met or placed):
-            if is_news and subscription.told_from is not None:
-                subscription.early.setdefault(pubend, subscription.told_from)
+            if is_news:
+                self._note_early(subscription, pubend)
             self._begin_strand(subscription, pubend)
-        elif strand is not None and not met and strand.state is State.WAITING:
+        elif strand is None:
+            subscription.forget_early(pubend)
+        elif not met and strand.state is State.WAITING:
             self.drop_strand(strand)
+
+    def _note_early(self, subscription: Subscription, pubend: PubendId) -> None:
+        """Note from which filter on a subscription is owed a pubend that its client could not know of."""
+        told, offer = subscription.told, self._offers[pubend]
+        if told is not None and offer.advertisement.intersects(told.filter):
+            assert told.owed_from is not None
+            subscription.early.setdefault(pubend, told.owed_from)
 
     def _begin_strand(self, subscription: Subscription, pubend: PubendId) -> None:
         strand = Strand(subscription, self.subend(pubend), subscription.newest)
@@ -269,7 +278,7 @@ class SubscriberHost:
         subscription = strand.subscription
         if subscription.strands.get(strand.pubend) is strand:
             del subscription.strands[strand.pubend]
-            subscription.early.pop(strand.pubend, None)
+            subscription.forget_early(strand.pubend)
         strand.holding.release()
 
     def subend(self, pubend: PubendId, *, restored: bool = False) -> Subend:

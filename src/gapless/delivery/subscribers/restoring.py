@@ -38,7 +38,7 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         segment.owed_from = each.time
         stored.append((segment, each))
     host.own(made.newest)
-    made.told_from = made.newest.owed_from
+    made.told = made.segments[-1 - record.unheard]
     made.early = dict(record.early)
     made.brought = _brought(record, stored)
     acked, sought = dict(record.acked), dict(record.sought)

@@ -69,7 +69,7 @@ class Strand:
         self.base_stored = False
         """Whether that it has begun is on disk, where that matters."""
         self.is_asking = False
-        """Whether the pubend is to be asked that now: at once, and if it did not know of it, again
+        """Whether the pubend is to be asked now since when it knew of it: at once, and if it did not, again
         where the stream reaches it, for meanwhile it does."""
         self._is_reached = False
         self.origin: Tick = 0
@@ -238,13 +238,14 @@ class Strand:
     def begin_early(self, after: Tick | None, reply: ReadReply) -> None:
         """Begin where its pubend knew of it, or like all others if that did not (R46).
 
-        A filter that was changed meanwhile governs from there on: the one before never took hold. Below what is kept for this host, and below the horizon, the log is read like any past.
+        A filter that was changed meanwhile governs from there on: the one before never took hold. Below
+        what is kept for this host, and below the horizon, the log is read like any past.
         """
         self.is_asking = False
         if after is None and not self._is_reached:
             self.position = reply.top  # the news of it comes later than this
             return
-        del self.subscription.early[self.pubend]
+        self.subscription.forget_early(self.pubend)
         if after is None:
             self.become(self.state)
             return
@@ -275,7 +276,7 @@ class Strand:
 
     def begin_in_past(self, after: Tick | None) -> None:
         """Begin at a position (R48), or, if it is None, with the oldest that the log has."""
-        self.subscription.early.pop(self.pubend, None)
+        self.subscription.forget_early(self.pubend)
         self.is_asking = False
         self.position = after or 0
         self._hold_if_needed()
@@ -287,7 +288,7 @@ class Strand:
         """Begin before all if the oldest was asked for and nobody has said yet what that is."""
         if self.base is None and self.state is not State.WAITING and self.subscription.durable:
             self.from_oldest = True
-            self.begin(0)
+            self.begin(self.subscription.merged)  # in total order nothing can come below it (R51)
 
     def retake(self, ended: list[tuple[Segment, dict[PubendId, Tick]]]) -> None:
         """Let the filters of elsewhere govern: its client was told of them later than of those here."""

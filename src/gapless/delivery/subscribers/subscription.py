@@ -118,9 +118,9 @@ class Subscription:
         """How often an operator has moved it."""
         self.stored = not durable
         """Whether it is on disk, where that matters."""
-        self.told_from: VirtualTime | None = None
-        """The virtual time of the newest filter that a client may have been told of, in this life or
-        before; None before it is told that the subscription has begun."""
+        self.told: Segment | None = None
+        """The newest filter that a client may have been told of, in this life or before; None before it is
+        told that the subscription has begun."""
         self.early: dict[PubendId, VirtualTime] = {}
         """Pubends that were made later than it and that it has not begun on, each with the virtual time
         of the filter that its client knew of when its host heard of the pubend (R46)."""
@@ -315,8 +315,9 @@ class Subscription:
             strand.told_base = strand.settled
             if strand.settled and strand.untold:
                 strand.untold, self.dirty = False, True
-        self.told_from = self.newest.owed_from
         self._say(self._subscribed(answer.request, waiting))
+        self._note_told()
+        self.review_segments()
         for each in answer.later:
             each()
         self.progress.begin()
@@ -376,6 +377,15 @@ class Subscription:
         self.best_effort.clear()
         self.stalls.forget_client()
         self.progress.forget_client()
+
+    def _note_told(self) -> None:
+        """Its client knows of the newest filter."""
+        self.dirty |= self.told is not self.newest
+        self.told = self.newest
+
+    def forget_early(self, pubend: PubendId) -> None:
+        """It has begun on a pubend, or will not."""
+        self.dirty |= self.early.pop(pubend, None) is not None
 
     # --- changing the filter -------------------------------------------------------------------
 
@@ -466,7 +476,7 @@ class Subscription:
         if change.timer is not None:
             change.timer.cancel()
         position = self._switch_position(repeated=change.repeated)
-        self.told_from = self.newest.owed_from
+        self._note_told()
         self.host.context.tell(change.asker, FilterSet(change.request, position))
         if self.client not in {change.asker, None}:
             self._say(Switched(self.name, self.newest.text, position))
@@ -517,6 +527,7 @@ class Subscription:
             self.birth,
             self.epoch,
             tuple(self.early.items()),
+            0 if self.told is None else self.segments[::-1].index(self.told),
         )
 
     def _segment_record(self, segment: Segment) -> SegmentRecord:
@@ -547,6 +558,7 @@ class Subscription:
         used = {id(each.segment) for each in strands} | {id(each.next) for each in strands}
         used |= {id(segment) for each in strands for segment, _ in each.course}
         used |= {id(segment) for segment, _ in self.brought}
+        used.add(id(self.told))
         self.segments = [
             segment
             for segment in self.segments

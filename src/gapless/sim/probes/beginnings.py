@@ -14,7 +14,7 @@ from gapless.core.ticks import Tick
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subscription import Subscription
-from gapless.messages.clients import BeginKind, Order, Subscribe, Subscribed
+from gapless.messages.clients import BeginKind, FilterSet, Order, Subscribe, Subscribed
 from gapless.sim.probes.insight import Insight
 from gapless.sim.probes.watch import Handler, Invariant
 
@@ -31,6 +31,15 @@ class _Fact(msgspec.Struct):
     after: Tick
     until: Tick | None = None
     """The last event of that life of the broker, when it is over."""
+
+
+class _Told(NamedTuple):
+    """What the client of a subscription was last told of it."""
+
+    form: Subscription | None
+    """Of one that is not durable: which, for it ends with its host's life."""
+    text: str
+    time: VirtualTime | None
 
 
 class _Early(NamedTuple):
@@ -59,10 +68,8 @@ class Beginnings(Invariant):
         """By what it is seen that tables or pubends of a broker have changed."""
         self._heard: dict[BrokerId, set[PubendId]] = {each: set() for each in self.world.hosts}
         """The pubends that a broker has ever heard of."""
-        self._told: dict[BrokerId, dict[str, Subscription | None]] = {
-            each: {} for each in self.world.hosts
-        }
-        """Whose clients were told, by name; None for what is durable."""
+        self._told: dict[BrokerId, dict[str, _Told]] = {each: {} for each in self.world.hosts}
+        """Whose clients were told, by name."""
         self._telling: list[str] = []
         self._placed: dict[BrokerId, set[tuple[str, PubendId]]] = {
             each: set() for each in self.world.hosts
@@ -72,7 +79,7 @@ class Beginnings(Invariant):
 
     def said(self) -> Mapping[type, Handler]:
         """Look at what clients are told."""
-        return {Subscribed: self._subscribed}
+        return {Subscribed: self._said, FilterSet: self._said}
 
     def started(self, world: World, process: Process) -> None:
         """What a broker knew is gone with its life; what was published then is still owed."""
@@ -87,7 +94,7 @@ class Beginnings(Invariant):
                 for fact in [fact for facts in hosts.values() for fact in facts]:
                     fact.until = last if fact.until is None else fact.until
 
-    def _subscribed(self, process: Process, client: str, notice: Subscribed) -> None:
+    def _said(self, process: Process, client: str, notice: Subscribed | FilterSet) -> None:
         del process, notice
         self._telling.append(client)
 
@@ -130,7 +137,11 @@ class Beginnings(Invariant):
         if self._telling:
             for name, subscription in machine.host.subscriptions.items():
                 if subscription.client in self._telling:
-                    self._told[me][name] = None if subscription.durable else subscription
+                    newest, form = (
+                        subscription.newest,
+                        None if subscription.durable else subscription,
+                    )
+                    self._told[me][name] = _Told(form, newest.text, newest.owed_from)
             self._telling.clear()
 
     def _note_news(self, me: BrokerId, machine: Broker) -> None:
@@ -141,10 +152,13 @@ class Beginnings(Invariant):
         for pubend in [each for each in offers if each not in heard]:
             heard.add(pubend)
             for name, subscription in machine.host.subscriptions.items():
-                told = name in self._told[me] and self._told[me][name] in {None, subscription}
+                told = self._told[me].get(name)
+                if told is None or told.form not in {None, subscription}:
+                    continue
+                could_match = self.truth.filter(told.text).intersects(offers[pubend].advertisement)
                 latest = subscription.begin.kind is BeginKind.LATEST
-                if told and latest and subscription.order is Order.PUBLISHER:
-                    self._early[me].append(_Early(subscription, pubend, _told_of(subscription)))
+                if could_match and latest and subscription.order is Order.PUBLISHER:
+                    self._early[me].append(_Early(subscription, pubend, told.time))
 
     # --- what has begun ----------------------------------------------------------------------
 
@@ -175,10 +189,3 @@ class Beginnings(Invariant):
                         f"but {stream.ticks[place]} came when its news was there, since {fact}",
                     )
                     return
-
-
-def _told_of(subscription: Subscription) -> VirtualTime | None:
-    """Return the virtual time of the newest filter that a client knows of."""
-    is_changing = subscription.change is not None and len(subscription.segments) > 1
-    segment = subscription.segments[-2 if is_changing else -1]
-    return segment.owed_from
