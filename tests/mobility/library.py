@@ -192,9 +192,14 @@ class Program(Client):
 
     def set_filter(self, text: str, *, s: int = 5) -> Any:
         """Change the filter as the library does; return the answer, None if there is none in time."""
+        inbox, before = self.inbox, self.inbox.text
+        if not inbox._settings.durable:
+            inbox.text = text
         answer = self._call(SetFilter(self.numbers.next(), "desk", text), s)
         if isinstance(answer, FilterSet):
-            self.inbox.switched(text, answer.position)
+            if text != before:
+                inbox.keep_beginnings({*answer.waiting, *dict(answer.position)})
+            inbox.switched(text, answer.position)
         return answer
 
     def seek(self, begin: Begin) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gapless.messages.clients import FilterSet, Governed, SetFilter, Subscribe
 from gapless.messages.operating import SetDurableFilter
+from gapless.messages.overlay import Announce
 from gapless.messages.requests import Read
 from gapless.messages.streams import Attach
 from tests.broker.desk import Asker, Desk, P
@@ -245,3 +246,23 @@ def test_a_client_that_flees_while_the_end_of_a_filter_waits_for_a_slow_disk_los
     world.run(s=5)
     publish(ann, "e4", kind=1)
     assert taken + successor.take() == ["e2", "e3", "e4"]
+
+
+def test_a_change_that_was_answered_elsewhere_does_not_make_an_old_form_a_stranger() -> None:
+    # MV-16, R46: what only the old form has begun on it keeps, though its client was never told of its change
+    world = uninformed("p-a-b", retention_s=3600)
+    world.hold(of(Announce, source="a", target="b"))
+    program = opened(world, "a", "one", "number < 3")
+    world.run(s=2)
+    program.ask(SetFilter(program.numbers.next(), "desk", "number > 1"))
+    program.lose()
+    world.run(s=2)
+    program.go("b")
+    assert isinstance(program.set_filter("number > 1"), FilterSet)
+    ann = world.publisher("p")
+    publish(ann, "e1", number=2)
+    world.run(s=2)
+    program.lose()
+    program.go("a")
+    world.run(s=2)
+    assert program.take() == ["e1"]

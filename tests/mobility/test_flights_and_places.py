@@ -13,7 +13,8 @@ from gapless.messages.clients import (
     Subscribed,
 )
 from gapless.messages.operating import SeekDurable, SetDurableFilter
-from gapless.messages.requests import Read
+from gapless.messages.requests import Read, ReadReply
+from gapless.messages.streams import Attached
 from tests.broker.desk import Desk, P, Q
 from tests.mobility.library import OLDEST, after, opened, publish, uninformed
 from tests.scenarios.brokers import of
@@ -319,6 +320,45 @@ def test_a_new_filter_does_not_begin_with_the_oldest_of_what_comes_later(how: st
     shown = program.subscribes[-1]
     assert (shown.filter, shown.begin.kind) == ("number > 0", BeginKind.POSITION)
     assert shown.begin.others is BeginKind.LATEST
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_stream_that_only_a_new_filter_meets_begins_with_the_latest(lost: bool) -> None:
+    # R47: also where the subscription begins anew with the connection
+    world = Desk("p-a-q", retention_s=3600)
+    ann = world.publisher("p", "P", "number < 10")
+    bob = world.publisher("q", "Q", "number > 10")
+    publish(bob, "old", number=11)
+    program = opened(world, "a", "one", "number = 1", durable=False, begin=OLDEST)
+    publish(ann, "p1", number=1)
+    cut = world.lose(of(Attached, ReadReply, source="q", target="a"))
+    assert isinstance(program.set_filter("number > 0"), FilterSet)
+    if lost:
+        program.lose()
+        program.go("a")
+    cut.end()
+    world.run(s=10)
+    publish(bob, "new", number=12)
+    assert program.take() == ["p1", "new"]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_stream_that_was_heard_of_later_and_waits_for_the_oldest_keeps_it(durable: bool) -> None:
+    # R46, MV-13: the client was told of it with the filter change alone
+    world = uninformed("p-a-q", "a-b", retention_s=3600)
+    ann = world.publisher("p", "P")
+    cut = world.lose(of(Attached, ReadReply, source="q", target="a"))
+    program = opened(world, "a", "one", "number > 0", durable=durable, begin=OLDEST)
+    world.run(s=2)
+    bob = world.publisher("q", "Q")
+    publish(bob, "q1", number=5)
+    publish(ann, "p1", number=5)
+    assert isinstance(program.set_filter("number > 1", s=60), FilterSet)
+    program.lose()
+    cut.end()
+    program.go("b")
+    world.run(s=10)
+    assert sorted(program.take()) == ["p1", "q1"]
 
 
 def test_a_beginning_that_names_places_twice_is_refused() -> None:

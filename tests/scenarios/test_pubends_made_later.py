@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from gapless.messages.clients import Begin, BeginKind, Order, Subscribed
+from gapless.messages.clients import Begin, BeginKind, FilterSet, Order, Subscribed
+from gapless.messages.operating import SetDurableFilter
 from gapless.messages.overlay import Announce, Quality
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.requests import Read, ReadReply
@@ -400,6 +401,54 @@ def test_in_total_order_the_oldest_of_a_pubend_is_above_what_was_merged(changes:
     mute.end()
     world.run(s=4)
     assert x.events == ["p1"]
+
+
+def test_a_change_that_was_answered_just_before_a_crash_counts() -> None:
+    # the record that says so was not written yet; the filter before could match nothing of the pubend
+    world = Desk("p-a-n", retention_s=3600)
+    x = world.subscriber("n", "x", "number = 1", durable=True)
+    world.run(s=2)
+    change = x.set_filter("number = 3")
+    world.wait(lambda: x.answer(change) is not None)
+    world.run(ms=20)
+    world.crash("n")
+    ann = world.publisher("p", advertisement="number > 2")
+    ann.publish("e1", number=3)
+    world.start("n")
+    world.run(s=5)
+    x.come_back()
+    world.run(s=2)
+    assert (x.events, x.gaps) == (["e1"], [])
+
+
+def test_what_an_operator_sets_is_not_what_the_client_knows() -> None:
+    world, news = late_news(retention_s=3600)
+    x = world.subscriber("n", "x", "number < 3", durable=True)
+    world.run(s=2)
+    x.leave()
+    ann = world.publisher("p")
+    ann.publish("e1", number=2)
+    operator = world.client("n", "operator")
+    answer = operator.call(SetDurableFilter(operator.number(), "x", "number > 1"), s=5)
+    assert isinstance(answer, FilterSet)
+    news.release()
+    world.run(s=2)
+    x.come_back()
+    world.run(s=2)
+    assert (x.events, x.gaps) == (["e1"], [])
+
+
+def test_what_a_client_knows_counts_for_no_limit() -> None:
+    # segments_max: the first filter governs nothing
+    world = Desk("p-a", segments_max=1)
+    x = world.subscriber("a", "x", "number = 1", durable=True)
+    world.run(s=2)
+    x.set_filter("number = 2")
+    x.leave()
+    world.run(s=100)
+    operator = world.client("a", "operator")
+    answer = operator.call(SetDurableFilter(operator.number(), "x", "number = 3"), s=60)
+    assert isinstance(answer, FilterSet)
 
 
 def after_many_lives(retention_s: int) -> tuple[Desk, Publisher, Subscriber]:

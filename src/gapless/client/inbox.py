@@ -283,7 +283,7 @@ class Inbox:
         self.home = answer.home
         if answer.filter:
             if answer.filter != self.text:
-                self._keep_beginnings()
+                self.keep_beginnings(set())
             self.text, self._earlier = answer.filter, answer.earlier
         for pubend, tick in answer.position:
             self._begin_at(pubend, tick)
@@ -422,22 +422,23 @@ class Inbox:
 
     def switched(self, text: str, position: PositionTuple) -> None:
         """Another filter governs after a position."""
-        if text != self.text and self._settings.durable:
-            self._earlier += (Governed(self.text, position),)
         if text != self.text:
-            self._keep_beginnings()
+            if self._settings.durable:
+                self._earlier += (Governed(self.text, position),)
+            self.keep_beginnings({*dict(position)})
         self.text = text
         if self._audit is not None:
             self._audit.switched(text, position)
 
-    def _keep_beginnings(self) -> None:
+    def keep_beginnings(self, named: set[PubendId]) -> None:
         """Streams that wait begin where that was asked for; on others a new filter begins with the latest."""
         begin = self._beginning
         if begin.kind is BeginKind.EARLIEST or begin.kind is BeginKind.TIME:
             after = max(0, begin.clock - 1)
-            self._resting = {**dict.fromkeys(self._waiting, after), **self._resting}
+            waiting = {*self._waiting, *named} - self.prefetch.received.keys()
+            self._resting = {**dict.fromkeys(sorted(waiting), after), **self._resting}
             if begin.kind is BeginKind.EARLIEST:
-                self._earliest.update(self._waiting)
+                self._earliest |= waiting
             self._beginning = Begin()
 
     def _progressed(self, position: PositionTuple) -> None:

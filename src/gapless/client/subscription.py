@@ -366,9 +366,11 @@ class Subscription:
             except (RefusedError, DeadlineError):  # it was surely not done
                 inbox.text = before
                 raise
-            position = Link.expect(answer, FilterSet).position
-            inbox.switched(text, position)
-            return Position.of(dict(position))
+            done = Link.expect(answer, FilterSet)
+            if text != before:
+                inbox.keep_beginnings({*done.waiting, *dict(done.position)})
+            inbox.switched(text, done.position)
+            return Position.of(dict(done.position))
 
     async def seek(
         self, start: Start, *, deadline: float | Unset | None = _NO_DEADLINE

@@ -337,6 +337,8 @@ class FilterSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     request: int
     position: PositionTuple
+    waiting: tuple[PubendId, ...] = ()
+    """Streams that have no place yet and still begin with the oldest, by the new filter."""
 
 
 class Switched(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -323,8 +323,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     early: tuple[tuple[PubendId, VirtualTime], ...] = ()
     """Pubends that were made later than it and that it has not begun on, each with the virtual time of the
     filter that its client knew of when its host heard of the pubend (R46)."""
-    unheard: int = 0
-    """How many of its newest filters its client has surely not been told of."""
+    told: tuple[tuple[str, VirtualTime], ...] = ()
+    """What its client may take for its filter if that is not the newest one, oldest first."""
 
     @property
     def key(self) -> tuple[str, ...]:

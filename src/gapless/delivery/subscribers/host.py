@@ -224,10 +224,10 @@ class SubscriberHost:
 
     def _note_early(self, subscription: Subscription, pubend: PubendId) -> None:
         """Note from which filter on a subscription is owed a pubend that its client could not know of."""
-        told, offer = subscription.told, self._offers[pubend]
-        if told is not None and offer.advertisement.intersects(told.filter):
-            assert told.owed_from is not None
-            subscription.early.setdefault(pubend, told.owed_from)
+        advertisement = self._offers[pubend].advertisement
+        for told in subscription.told:
+            if advertisement.intersects(told.filter):
+                subscription.early.setdefault(pubend, told.time)
 
     def _begin_strand(self, subscription: Subscription, pubend: PubendId) -> None:
         strand = Strand(subscription, self.subend(pubend), subscription.newest)

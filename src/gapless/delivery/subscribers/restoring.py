@@ -9,7 +9,7 @@ from gapless.delivery.subscribers.host import SubscriberHost
 from gapless.delivery.subscribers.segments import Segment
 from gapless.delivery.subscribers.states import State
 from gapless.delivery.subscribers.strand import Strand
-from gapless.delivery.subscribers.subscription import Subscription
+from gapless.delivery.subscribers.subscription import Subscription, Told
 from gapless.messages.records import SegmentRecord, SubscriptionRecord
 from gapless.messages.requests import HoldId
 
@@ -38,7 +38,9 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         segment.owed_from = each.time
         stored.append((segment, each))
     host.own(made.newest)
-    made.told = made.segments[-1 - record.unheard]
+    # a change is on disk before its client is told of it, and that it was told only later
+    told = (*record.told, (made.newest.text, record.segments[-1].time))
+    made.told = tuple(Told(Filter(text), time) for text, time in told)
     made.early = dict(record.early)
     made.brought = _brought(record, stored)
     acked, sought = dict(record.acked), dict(record.sought)

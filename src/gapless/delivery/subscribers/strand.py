@@ -111,6 +111,11 @@ class Strand:
         return self.pubend in self.subscription.early
 
     @property
+    def awaits_oldest(self) -> bool:
+        """Whether it begins with the oldest that the log has, and nobody has said yet what that is."""
+        return self.base is None and self.state is not State.WAITING
+
+    @property
     def is_live(self) -> bool:
         """Whether it takes what the subend hands over."""
         return self.state is State.LIVE or self.state is State.JOINING

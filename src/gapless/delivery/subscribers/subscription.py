@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -48,7 +48,7 @@ from gapless.messages.streams import Publication
 if TYPE_CHECKING:
     from gapless.delivery.subscribers.host import SubscriberHost
 
-__all__ = ["Answer", "Change", "Subscription"]
+__all__ = ["Answer", "Change", "Subscription", "Told"]
 
 
 class Answer(msgspec.Struct):
@@ -63,6 +63,13 @@ class Answer(msgspec.Struct):
     """What the client asked since, which is done when this is answered."""
     is_due: bool = False
     """Whether it is given as soon as the subscription is on disk, begun or not."""
+
+
+class Told(NamedTuple):
+    """A filter that a client was told of, and since which virtual time it was wanted."""
+
+    filter: Filter
+    time: VirtualTime
 
 
 class Change(msgspec.Struct):
@@ -118,12 +125,12 @@ class Subscription:
         """How often an operator has moved it."""
         self.stored = not durable
         """Whether it is on disk, where that matters."""
-        self.told: Segment | None = None
-        """The newest filter that a client may have been told of, in this life or before; None before it is
-        told that the subscription has begun."""
+        self.told: tuple[Told, ...] = ()
+        """What its client may take for its filter, oldest first: one, none before it is told that the
+        subscription has begun, more after a crash of which nobody knows what was told before."""
         self.early: dict[PubendId, VirtualTime] = {}
         """Pubends that were made later than it and that it has not begun on, each with the virtual time
-        of the filter that its client knew of when its host heard of the pubend (R46)."""
+        of the filter that its client knew of when this host heard of the pubend (R46)."""
         self.ended = False
         self.dirty = False
         """Whether its record lags behind."""
@@ -317,7 +324,6 @@ class Subscription:
                 strand.untold, self.dirty = False, True
         self._say(self._subscribed(answer.request, waiting))
         self._note_told()
-        self.review_segments()
         for each in answer.later:
             each()
         self.progress.begin()
@@ -380,8 +386,13 @@ class Subscription:
 
     def _note_told(self) -> None:
         """Its client knows of the newest filter."""
-        self.dirty |= self.told is not self.newest
-        self.told = self.newest
+        newest = (self._newest_told(),)
+        self.dirty |= self.told != newest
+        self.told = newest
+
+    def _newest_told(self) -> Told:
+        assert self.newest.owed_from is not None, "it was in a table before anybody was told"
+        return Told(self.newest.filter, self.newest.owed_from)
 
     def forget_early(self, pubend: PubendId) -> None:
         """It has begun on a pubend, or will not."""
@@ -476,10 +487,12 @@ class Subscription:
         if change.timer is not None:
             change.timer.cancel()
         position = self._switch_position(repeated=change.repeated)
-        self._note_told()
-        self.host.context.tell(change.asker, FilterSet(change.request, position))
+        waiting = tuple(each for each, strand in self.strands.items() if strand.awaits_oldest)
+        self.host.context.tell(change.asker, FilterSet(change.request, position, waiting))
         if self.client not in {change.asker, None}:
             self._say(Switched(self.name, self.newest.text, position))
+        if self.client is not None and self.answer is None:
+            self._note_told()
         self.review_segments()
         for pubend in [*self.strands]:
             self.host.look_at(self, pubend)  # the filter that was left may have been the only one
@@ -506,6 +519,7 @@ class Subscription:
     def record(self) -> SubscriptionRecord:
         """Return what is to be on disk."""
         begun = [(pubend, each) for pubend, each in self.strands.items() if each.base is not None]
+        newest = self._newest_told()
         return SubscriptionRecord(
             self.name,
             tuple(self._segment_record(segment) for segment in self.segments),
@@ -527,7 +541,7 @@ class Subscription:
             self.birth,
             self.epoch,
             tuple(self.early.items()),
-            0 if self.told is None else self.segments[::-1].index(self.told),
+            tuple((str(each.filter), each.time) for each in self.told if each != newest),
         )
 
     def _segment_record(self, segment: Segment) -> SegmentRecord:
@@ -558,7 +572,6 @@ class Subscription:
         used = {id(each.segment) for each in strands} | {id(each.next) for each in strands}
         used |= {id(segment) for each in strands for segment, _ in each.course}
         used |= {id(segment) for segment, _ in self.brought}
-        used.add(id(self.told))
         self.segments = [
             segment
             for segment in self.segments

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ from gapless.core.ticks import Tick
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subscription import Subscription
-from gapless.messages.clients import BeginKind, FilterSet, Order, Subscribe, Subscribed
+from gapless.messages.clients import BeginKind, FilterSet, Order, Subscribe, Subscribed, Switched
 from gapless.sim.probes.insight import Insight
 from gapless.sim.probes.watch import Handler, Invariant
 
@@ -36,8 +36,7 @@ class _Fact(msgspec.Struct):
 class _Told(NamedTuple):
     """What the client of a subscription was last told of it."""
 
-    form: Subscription | None
-    """Of one that is not durable: which, for it ends with its host's life."""
+    form: Subscription | str
     text: str
     time: VirtualTime | None
 
@@ -45,7 +44,9 @@ class _Told(NamedTuple):
 class _Early(NamedTuple):
     """A subscription whose client was told that it has begun before its host heard of a pubend."""
 
-    subscription: Subscription
+    name: str
+    form: Subscription | str
+    """Which of that name: itself, or of a durable one its birth, which outlives a crash."""
     pubend: PubendId
     needed: VirtualTime | None
     """When it was made, or had the filter that its client knew of by then."""
@@ -79,14 +80,14 @@ class Beginnings(Invariant):
 
     def said(self) -> Mapping[type, Handler]:
         """Look at what clients are told."""
-        return {Subscribed: self._said, FilterSet: self._said}
+        return {Subscribed: self._said, FilterSet: self._said, Switched: self._said}
 
     def started(self, world: World, process: Process) -> None:
         """What a broker knew is gone with its life; what was published then is still owed."""
         del world
         me = process.host.broker
         self._looked.pop(me, None)
-        self._early[me] = []
+        self._early[me] = [each for each in self._early[me] if isinstance(each.form, str)]
         for pubend, hosts in self._facts.items():
             stream = self.truth.streams[pubend]
             if stream.broker == me:
@@ -94,7 +95,7 @@ class Beginnings(Invariant):
                 for fact in [fact for facts in hosts.values() for fact in facts]:
                     fact.until = last if fact.until is None else fact.until
 
-    def _said(self, process: Process, client: str, notice: Subscribed | FilterSet) -> None:
+    def _said(self, process: Process, client: str, notice: Any) -> None:
         del process, notice
         self._telling.append(client)
 
@@ -108,7 +109,9 @@ class Beginnings(Invariant):
         self._note_news(me, machine)
         self._note_told(me, machine)
         if self._early[me]:
-            self._early[me] = [each for each in self._early[me] if not self._is_over(me, each)]
+            self._early[me] = [
+                each for each in self._early[me] if not self._is_over(me, machine, each)
+            ]
 
     # --- what is known -----------------------------------------------------------------------
 
@@ -137,11 +140,8 @@ class Beginnings(Invariant):
         if self._telling:
             for name, subscription in machine.host.subscriptions.items():
                 if subscription.client in self._telling:
-                    newest, form = (
-                        subscription.newest,
-                        None if subscription.durable else subscription,
-                    )
-                    self._told[me][name] = _Told(form, newest.text, newest.owed_from)
+                    newest = subscription.newest
+                    self._told[me][name] = _Told(_form(subscription), newest.text, newest.owed_from)
             self._telling.clear()
 
     def _note_news(self, me: BrokerId, machine: Broker) -> None:
@@ -153,22 +153,26 @@ class Beginnings(Invariant):
             heard.add(pubend)
             for name, subscription in machine.host.subscriptions.items():
                 told = self._told[me].get(name)
-                if told is None or told.form not in {None, subscription}:
+                if told is None or told.form != _form(subscription):
                     continue
                 could_match = self.truth.filter(told.text).intersects(offers[pubend].advertisement)
-                latest = subscription.begin.kind is BeginKind.LATEST
+                latest = subscription.begin.on(pubend) is BeginKind.LATEST
                 if could_match and latest and subscription.order is Order.PUBLISHER:
-                    self._early[me].append(_Early(subscription, pubend, told.time))
+                    self._early[me].append(_Early(name, told.form, pubend, told.time))
 
     # --- what has begun ----------------------------------------------------------------------
 
-    def _is_over(self, me: BrokerId, early: _Early) -> bool:
+    def _is_over(self, me: BrokerId, machine: Broker, early: _Early) -> bool:
         """Look at a subscription on a pubend; say whether there is nothing more to see."""
-        subscription, pubend, needed = early
-        strand = subscription.strands.get(pubend)
-        is_placed = (subscription.name, pubend) in self._placed[me]
-        if subscription.ended or strand is None or is_placed:
+        name, form, pubend, needed = early
+        subscription = machine.host.subscriptions.get(name)
+        if subscription is None or _form(subscription) != form:
             return True
+        if (name, pubend) in self._placed[me]:
+            return True
+        strand = subscription.strands.get(pubend)
+        if strand is None:
+            return pubend in machine.host._offers  # else it has yet to be heard of, after a crash
         if strand.base is None:
             return False
         self._check(me, strand, strand.base, needed)
@@ -189,3 +193,7 @@ class Beginnings(Invariant):
                         f"but {stream.ticks[place]} came when its news was there, since {fact}",
                     )
                     return
+
+
+def _form(subscription: Subscription) -> Subscription | str:
+    return subscription.birth if subscription.durable else subscription
