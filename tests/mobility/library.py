@@ -67,6 +67,7 @@ class Program(Client):
         *,
         durable: bool = True,
         begin: Begin | None = None,
+        order: Order = Order.PUBLISHER,
         prefetch: int = 1_000,
     ) -> None:
         self.numbers = Numbers()
@@ -81,7 +82,7 @@ class Program(Client):
         settings = Settings(
             durable=durable,
             begin=begin or Begin(),
-            order=Order.PUBLISHER,
+            order=order,
             prefetch=prefetch,
             ack="manual",
             on_gap="report",

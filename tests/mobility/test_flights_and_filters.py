@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gapless.messages.clients import FilterSet, Governed, SetFilter, Subscribe
 from gapless.messages.operating import SetDurableFilter
 from gapless.messages.overlay import Announce
-from gapless.messages.requests import Read
-from gapless.messages.streams import Attach
+from gapless.messages.requests import Read, ReadReply
+from gapless.messages.streams import Attach, Attached
 from tests.broker.desk import Asker, Desk, P
 from tests.mobility.library import OLDEST, after, opened, publish, uninformed
 from tests.mobility.test_homes import flee, flight, payloads, stage
@@ -265,4 +267,28 @@ def test_a_change_that_was_answered_elsewhere_does_not_make_an_old_form_a_strang
     program.lose()
     program.go("a")
     world.run(s=2)
+    assert program.take() == ["e1"]
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_what_an_old_form_owes_of_a_younger_pubend_it_owes_when_it_is_made_anew(
+    changes: bool,
+) -> None:
+    # MV-16, R46: elsewhere its client was told nothing of the pubend
+    world = uninformed("p-a-b", retention_s=3600)
+    world.hold(of(Announce, source="a", target="b"))
+    program = opened(world, "a", "one", "number > 0")
+    world.run(s=2)
+    lost = world.lose(of(Attached, ReadReply, source="p", target="a"))
+    ann = world.publisher("p")
+    publish(ann, "e1", number=2)
+    program.lose()
+    program.go("b")
+    if changes:
+        assert isinstance(program.set_filter("number > 1"), FilterSet)
+    world.run(s=2)
+    program.lose()
+    program.go("a")
+    lost.end()
+    world.run(s=10)
     assert program.take() == ["e1"]

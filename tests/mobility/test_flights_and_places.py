@@ -8,11 +8,13 @@ from gapless.messages.clients import (
     Begin,
     BeginKind,
     FilterSet,
+    Order,
     Refused,
     Subscribe,
     Subscribed,
 )
 from gapless.messages.operating import SeekDurable, SetDurableFilter
+from gapless.messages.overlay import Announce
 from gapless.messages.requests import Read, ReadReply
 from gapless.messages.streams import Attached
 from tests.broker.desk import Desk, P, Q
@@ -359,6 +361,64 @@ def test_a_stream_that_was_heard_of_later_and_waits_for_the_oldest_keeps_it(dura
     program.go("b")
     world.run(s=10)
     assert sorted(program.take()) == ["p1", "q1"]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("how", ["oldest", "time", "oldest, changed"])
+def test_in_total_order_a_stream_begins_above_what_was_merged_elsewhere(
+    durable: bool, how: str
+) -> None:
+    # R51, MV-13: q1 is older than p1, and was not there when that was handed out
+    world = uninformed("p-a-q", "a-b", retention_s=3600)
+    ann = world.publisher("p", "P")
+    news = world.hold(of(Announce, source="q", target="a"))
+    first = ann.publish("first", number=0)
+    begin = Begin(BeginKind.TIME, clock=first - 5) if how == "time" else OLDEST
+    wanted, order = "number > 0", Order.TOTAL
+    program = opened(world, "a", "one", wanted, durable=durable, begin=begin, order=order)
+    world.run(s=1)
+    bob = world.publisher("q", "Q")
+    publish(bob, "q1", number=5)
+    publish(ann, "p1", number=5)
+    assert program.take() == ["p1"]
+    cut = world.lose(of(Attached, ReadReply, source="q", target="a"))
+    news.release()
+    world.run(ms=500)
+    if how == "oldest, changed":
+        assert isinstance(program.set_filter("number > 1", s=60), FilterSet)
+    program.lose()
+    cut.end()
+    program.go("b")
+    world.run(s=5)
+    publish(ann, "p2", number=5)
+    world.run(s=3)
+    assert program.take() == ["p2"]
+
+
+def test_in_total_order_a_stream_that_begins_without_its_client_begins_above_what_was_merged() -> (
+    None
+):
+    # R51: how far its client had come was not on disk when its host crashed
+    world = Desk("p-a-q", retention_s=3600)
+    ann = world.publisher("p", "P")
+    news = world.hold(of(Announce, source="q", target="a"))
+    begin = Begin(BeginKind.TIME, clock=ann.publish("first", number=0) - 5)
+    program = opened(world, "a", "one", "number > 0", begin=begin, order=Order.TOTAL)
+    world.run(s=1)
+    bob = world.publisher("q", "Q")
+    publish(bob, "q1", number=5)
+    publish(ann, "p1", number=5)
+    assert program.take() == ["p1"]
+    world.crash("a")
+    program.inbox.link_down()
+    news.end()
+    world.start("a")
+    world.run(s=5)
+    program.go("a")
+    world.run(s=5)
+    publish(ann, "p2", number=5)
+    world.run(s=3)
+    assert program.take() == ["p2"]
 
 
 def test_a_beginning_that_names_places_twice_is_refused() -> None:

@@ -438,6 +438,59 @@ def test_what_an_operator_sets_is_not_what_the_client_knows() -> None:
     assert (x.events, x.gaps) == (["e1"], [])
 
 
+@pytest.mark.parametrize("crashes", [False, True])
+def test_what_an_operator_sets_is_owed_where_the_filter_before_could_match_nothing(
+    crashes: bool,
+) -> None:
+    world = Desk("p-a-n", retention_s=3600)
+    x = world.subscriber("n", "x", "number = 1", durable=True)
+    world.run(s=2)
+    x.leave()
+    operator = world.client("n", "operator")
+    answer = operator.call(SetDurableFilter(operator.number(), "x", "number = 3"), s=5)
+    assert isinstance(answer, FilterSet)
+    world.run(s=5)
+    news = world.hold(of(Announce, source="a", target="n"))
+    ann = world.publisher("p", advertisement="number > 2")
+    ann.publish("e1", number=3)
+    if crashes:
+        world.crash("n")
+        news.end()
+        world.start("n")
+    else:
+        news.release()
+    world.run(s=5)
+    x.come_back()
+    world.run(s=2)
+    assert (x.events, x.gaps) == (["e1"], [])
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_that_a_pubend_is_owed_from_its_beginning_is_on_disk(crashes: bool) -> None:
+    # the filter is changed after a crash, before the pubend is heard of again
+    world = Desk("p-a-n", retention_s=3600)
+    x = world.subscriber("n", "x", "number < 3", durable=True)
+    world.run(s=2)
+    lost = world.lose(of(Attached, ReadReply, source="a", target="n"))
+    ann = world.publisher("p")
+    world.run(s=10)
+    ann.publish("e1", number=2)
+    world.run(s=10)
+    news = world.hold(of(Announce, source="a", target="n"))
+    if crashes:
+        world.restart("n")
+        world.run(s=5)
+        x.come_back()
+        world.run(s=2)
+    change = x.set_filter("number > 1")
+    world.run(s=2)
+    assert x.answer(change) is not None
+    lost.end()
+    news.release()
+    world.run(s=10)
+    assert (x.events, x.gaps) == (["e1"], [])
+
+
 def test_what_a_client_knows_counts_for_no_limit() -> None:
     # segments_max: the first filter governs nothing
     world = Desk("p-a", segments_max=1)

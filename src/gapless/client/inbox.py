@@ -258,10 +258,10 @@ class Inbox:
         return tuple(acked.items()), self._earlier
 
     def _begin(self) -> Begin:
-        ticks = self.prefetch.resume_from(merged=self._settings.order is Order.TOTAL)
         begin = self._beginning
         asked = dict(begin.position) if begin.kind is BeginKind.POSITION else {}
-        ticks = {**asked, **self._resting, **ticks}
+        is_merged = self._settings.order is Order.TOTAL
+        ticks = self.prefetch.resume_from({**asked, **self._resting}, merged=is_merged)
         if not ticks:
             return begin
         others = BeginKind.LATEST if begin.kind is BeginKind.POSITION else begin.kind

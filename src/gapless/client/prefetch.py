@@ -199,16 +199,17 @@ class Prefetch:
         waiting = len(self.queue) - self.losses
         self.free = self.bound - waiting
 
-    def resume_from(self, *, merged: bool) -> dict[PubendId, Tick]:
-        """Return after which ticks to go on; if the streams are merged, all are as far as the last.
+    def resume_from(self, waiting: dict[PubendId, Tick], *, merged: bool) -> dict[PubendId, Tick]:
+        """Return after which ticks to go on, also of streams that wait for their beginning.
 
-        In total order everything below the last event was looked at on all streams, by the filter of
-        that time. What another filter would find there is not asked for.
+        If the streams are merged, all are as far as the last: in total order everything below the last
+        event was looked at on all streams, by the filter of that time. What another filter would find
+        there is not asked for.
         """
+        places = {**waiting, **self.received}
         if not merged or self.last is None:
-            return dict(self.received)
+            return places
         last, of = self.last
         return {
-            pubend: max(tick, last if pubend <= of else last - 1)
-            for pubend, tick in self.received.items()
+            pubend: max(tick, last if pubend <= of else last - 1) for pubend, tick in places.items()
         }

@@ -323,8 +323,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     early: tuple[tuple[PubendId, VirtualTime], ...] = ()
     """Pubends that were made later than it and that it has not begun on, each with the virtual time of the
     filter that its client knew of when its host heard of the pubend (R46)."""
-    told: tuple[tuple[str, VirtualTime], ...] = ()
-    """What its client may take for its filter if that is not the newest one, oldest first."""
+    told: tuple[str, VirtualTime] | None = None
+    """What its client was told of its filter, and since when that was wanted, if it is not the newest."""
 
     @property
     def key(self) -> tuple[str, ...]:

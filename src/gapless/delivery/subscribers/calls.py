@@ -157,8 +157,11 @@ class Calls:
         On disk its record takes the place of the other: a crash between two writes would leave nothing.
         """
         let_go = self._host.keep_for(found)
+        told, early = found.told, dict(found.early)
         self._take_down(found)
-        self._begin(client, call, wanted)
+        made = self._begin(client, call, wanted)
+        if found.durable:
+            made.told, made.early, made.dirty = told, early, True
         self._context.write((), let_go)
 
     def _fault_of(self, call: Subscribe) -> str | None:
@@ -185,7 +188,7 @@ class Calls:
             )
         return None
 
-    def _begin(self, client: str, call: Subscribe, wanted: Filter) -> None:
+    def _begin(self, client: str, call: Subscribe, wanted: Filter) -> Subscription:
         """Make a subscription; a durable one counts from when it is on disk (R46)."""
         host = self._host
         made = Subscription(
@@ -202,11 +205,15 @@ class Calls:
         if call.home is not None:
             self._bring(made, call)
         host.own(host.make_segment(made, wanted))
+        if made.order is Order.TOTAL and call.begin.kind is BeginKind.POSITION:
+            # before it has strands: none begins below what its client has merged (R51)
+            made.merged = max((tick for _, tick in call.begin.position), default=0)
         self._connect(made, client, call)
         if made.durable:
             host.save(made, lambda: self._is_stored(made))
         else:
             host.look_at_all(made)
+        return made
 
     def _come_home(self, found: Subscription, call: Subscribe, home: Home) -> None:
         """Go on with a subscription that was here before, moved, and is here again.

@@ -225,9 +225,13 @@ class SubscriberHost:
     def _note_early(self, subscription: Subscription, pubend: PubendId) -> None:
         """Note from which filter on a subscription is owed a pubend that its client could not know of."""
         advertisement = self._offers[pubend].advertisement
-        for told in subscription.told:
-            if advertisement.intersects(told.filter):
-                subscription.early.setdefault(pubend, told.time)
+        told = subscription.told
+        if told is None or pubend in subscription.early:
+            return
+        if not advertisement.intersects(told.filter):
+            told = subscription.newest_told
+        subscription.early[pubend] = told.time
+        subscription.dirty = True
 
     def _begin_strand(self, subscription: Subscription, pubend: PubendId) -> None:
         strand = Strand(subscription, self.subend(pubend), subscription.newest)
@@ -240,6 +244,7 @@ class SubscriberHost:
             case BeginKind.EARLIEST:
                 strand.begin_in_past(None)
             case BeginKind.TIME:
+                strand.untold = subscription.client is None
                 strand.begin_in_past(max(begin.clock - 1, subscription.merged))
             case BeginKind.LATEST:
                 strand.is_asking = strand.is_early

@@ -38,9 +38,10 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         segment.owed_from = each.time
         stored.append((segment, each))
     host.own(made.newest)
-    # a change is on disk before its client is told of it, and that it was told only later
-    told = (*record.told, (made.newest.text, record.segments[-1].time))
-    made.told = tuple(Told(Filter(text), time) for text, time in told)
+    made.told = made.newest_told
+    if record.told is not None:
+        text, time = record.told
+        made.told = Told(Filter(text), time)
     made.early = dict(record.early)
     made.brought = _brought(record, stored)
     acked, sought = dict(record.acked), dict(record.sought)

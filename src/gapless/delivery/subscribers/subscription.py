@@ -125,9 +125,9 @@ class Subscription:
         """How often an operator has moved it."""
         self.stored = not durable
         """Whether it is on disk, where that matters."""
-        self.told: tuple[Told, ...] = ()
-        """What its client may take for its filter, oldest first: one, none before it is told that the
-        subscription has begun, more after a crash of which nobody knows what was told before."""
+        self.told: Told | None = None
+        """What its client was told of its filter; None before it is told that the subscription has begun.
+        The newest may be another: an operator's, or one whose answer was on its way in a crash."""
         self.early: dict[PubendId, VirtualTime] = {}
         """Pubends that were made later than it and that it has not begun on, each with the virtual time
         of the filter that its client knew of when this host heard of the pubend (R46)."""
@@ -386,11 +386,12 @@ class Subscription:
 
     def _note_told(self) -> None:
         """Its client knows of the newest filter."""
-        newest = (self._newest_told(),)
-        self.dirty |= self.told != newest
-        self.told = newest
+        self.dirty |= self.told != self.newest_told
+        self.told = self.newest_told
 
-    def _newest_told(self) -> Told:
+    @property
+    def newest_told(self) -> Told:
+        """The newest filter, as its client is told of it."""
         assert self.newest.owed_from is not None, "it was in a table before anybody was told"
         return Told(self.newest.filter, self.newest.owed_from)
 
@@ -519,7 +520,6 @@ class Subscription:
     def record(self) -> SubscriptionRecord:
         """Return what is to be on disk."""
         begun = [(pubend, each) for pubend, each in self.strands.items() if each.base is not None]
-        newest = self._newest_told()
         return SubscriptionRecord(
             self.name,
             tuple(self._segment_record(segment) for segment in self.segments),
@@ -541,8 +541,14 @@ class Subscription:
             self.birth,
             self.epoch,
             tuple(self.early.items()),
-            tuple((str(each.filter), each.time) for each in self.told if each != newest),
+            self._told_before(),
         )
+
+    def _told_before(self) -> tuple[str, VirtualTime] | None:
+        told = self.told
+        if told is None or told == self.newest_told:
+            return None
+        return str(told.filter), told.time
 
     def _segment_record(self, segment: Segment) -> SegmentRecord:
         assert segment.owed_from is not None

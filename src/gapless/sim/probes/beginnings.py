@@ -46,7 +46,7 @@ class _Early(NamedTuple):
 
     name: str
     form: Subscription | str
-    """Which of that name: itself, or of a durable one its birth, which outlives a crash."""
+    """Which of that name: itself, or of a durable one, which outlives a crash, its birth and epoch."""
     pubend: PubendId
     needed: VirtualTime | None
     """When it was made, or had the filter that its client knew of by then."""
@@ -196,4 +196,4 @@ class Beginnings(Invariant):
 
 
 def _form(subscription: Subscription) -> Subscription | str:
-    return subscription.birth if subscription.durable else subscription
+    return f"{subscription.birth}/{subscription.epoch}" if subscription.durable else subscription
