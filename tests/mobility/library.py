@@ -194,9 +194,11 @@ class Program(Client):
     def set_filter(self, text: str, *, s: int = 5) -> Any:
         """Change the filter as the library does; return the answer, None if there is none in time."""
         inbox, before = self.inbox, self.inbox.text
+        inbox.is_changing = True
         if not inbox._settings.durable:
             inbox.text = text
         answer = self._call(SetFilter(self.numbers.next(), "desk", text), s)
+        inbox.is_changing = answer is None
         if isinstance(answer, FilterSet):
             if text != before:
                 inbox.keep_beginnings({*answer.waiting, *dict(answer.position)})

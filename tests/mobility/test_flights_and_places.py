@@ -324,8 +324,38 @@ def test_a_new_filter_does_not_begin_with_the_oldest_of_what_comes_later(how: st
     assert shown.begin.others is BeginKind.LATEST
 
 
+@pytest.mark.parametrize("flees", [False, True])
+def test_the_beginning_of_a_durable_subscription_is_that_of_who_made_it(flees: bool) -> None:
+    # R46: the second program asks for the oldest, which counts only for one that is new
+    world = Desk("p-a-b", "a-q", delta=1, retention_s=3600)
+    ann = world.publisher("p")
+    bob = world.publisher("q", "Q")
+    publish(bob, "old", number=1)
+    world.crash("q")
+    opened(world, "a", "one", "number > 0").lose()
+    program = opened(world, "a", "two", "number > 0", begin=OLDEST)
+    publish(ann, "p1", number=1)
+    if flees:
+        world.crash("a")
+        program.go("b")
+    else:
+        assert isinstance(program.set_filter("number >= 1", s=60), FilterSet)
+        program.lose()
+        program.go("a")
+    world.start("q")
+    world.run(s=10)
+    bob.connect()
+    bob.open()
+    publish(bob, "new", number=1)
+    world.run(s=2)
+    assert program.take() == ["p1", "new"]
+
+
+@pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_stream_that_only_a_new_filter_meets_begins_with_the_latest(lost: bool) -> None:
+def test_a_stream_that_only_a_new_filter_meets_begins_with_the_latest(
+    lost: bool, answered: bool
+) -> None:
     # R47: also where the subscription begins anew with the connection
     world = Desk("p-a-q", retention_s=3600)
     ann = world.publisher("p", "P", "number < 10")
@@ -334,8 +364,10 @@ def test_a_stream_that_only_a_new_filter_meets_begins_with_the_latest(lost: bool
     program = opened(world, "a", "one", "number = 1", durable=False, begin=OLDEST)
     publish(ann, "p1", number=1)
     cut = world.lose(of(Attached, ReadReply, source="q", target="a"))
-    assert isinstance(program.set_filter("number > 0"), FilterSet)
-    if lost:
+    program.is_deaf = not answered
+    program.set_filter("number > 0", s=2)
+    program.is_deaf = False
+    if lost or not answered:
         program.lose()
         program.go("a")
     cut.end()

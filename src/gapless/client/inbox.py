@@ -85,6 +85,8 @@ class Inbox:
         """Whether it was ever answered."""
         self.is_answered = False
         """Whether it was answered on this connection."""
+        self.is_changing = False
+        """Whether another filter was asked for, and that is not answered."""
         self._is_placed = False
         """Whether it goes on from the right place on this connection."""
         self._settings = settings
@@ -222,6 +224,8 @@ class Inbox:
         settings, prefetch = self._settings, self.prefetch
         self.is_answered = False
         self._is_placed = False
+        if self.is_changing and not settings.durable:
+            self.keep_beginnings(set())  # it begins anew, with the filter that was asked for
         prefetch.disconnected()
         credit = 0 if self._is_seeking else prefetch.grant()
         request = Subscribe(
@@ -264,8 +268,8 @@ class Inbox:
         ticks = self.prefetch.resume_from({**asked, **self._resting}, merged=is_merged)
         if not ticks:
             return begin
-        others = BeginKind.LATEST if begin.kind is BeginKind.POSITION else begin.kind
-        return Begin(BeginKind.POSITION, tuple(ticks.items()), begin.clock, others)
+        others = begin.elsewhere()
+        return Begin(BeginKind.POSITION, tuple(ticks.items()), others.clock, others.kind)
 
     def _subscribed(self, notice: Any) -> None:
         if isinstance(notice, Refused):
@@ -285,6 +289,8 @@ class Inbox:
             if answer.filter != self.text:
                 self.keep_beginnings(set())
             self.text, self._earlier = answer.filter, answer.earlier
+        if self._settings.durable and self._beginning.kind is not BeginKind.POSITION:
+            self._beginning = answer.begin  # it may have been made by another program
         for pubend, tick in answer.position:
             self._begin_at(pubend, tick)
         if self._audit is not None and self.link is not None and self.link.welcome is not None:

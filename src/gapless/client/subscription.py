@@ -358,7 +358,7 @@ class Subscription:
     async def _change_filter(self, text: str, seconds: float | None) -> Position:
         link, inbox = self._opened(), self._inbox
         async with self._changing:
-            before = inbox.text
+            before, inbox.is_changing = inbox.text, True
             if not self._settings.durable:
                 inbox.text = text  # what it begins anew with, should the connection be lost
             try:
@@ -366,6 +366,8 @@ class Subscription:
             except (RefusedError, DeadlineError):  # it was surely not done
                 inbox.text = before
                 raise
+            finally:
+                inbox.is_changing = False
             done = Link.expect(answer, FilterSet)
             if text != before:
                 inbox.keep_beginnings({*done.waiting, *dict(done.position)})

@@ -171,6 +171,11 @@ class Begin(msgspec.Struct, frozen=True, array_like=True):
             return self.kind
         return self.kind if any(each == pubend for each, _ in self.position) else self.others
 
+    def elsewhere(self) -> Begin:
+        """Return how it begins on streams of which it names no place."""
+        kind = self.others if self.kind is BeginKind.POSITION else self.kind
+        return Begin(kind, clock=self.clock)
+
 
 class Home(msgspec.Struct, frozen=True, array_like=True):
     """Where a durable subscription lives; its client shows it at another broker if it has to (MV-13)."""
@@ -243,6 +248,8 @@ class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Of a durable one: its filter, which may be another than was asked with."""
     earlier: tuple[Governed, ...] = ()
     """Of a durable one: the filters before that, which its client takes along if it has to flee."""
+    begin: Begin = Begin()
+    """Of a durable one: how it begins on streams of which it has no place, for the same."""
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -338,7 +338,14 @@ class Subscription:
             if (ends := [end for end in self._ends_of(segment) if end[1] > 0])
         )
         return Subscribed(
-            request, self.position(), waiting, self.seeks, self.home, self.newest.text, earlier
+            request,
+            self.position(),
+            waiting,
+            self.seeks,
+            self.home,
+            self.newest.text,
+            earlier,
+            self.begin.elsewhere(),
         )
 
     def reason(self, strand: Strand) -> str:
