@@ -24,6 +24,8 @@ Invariants
   the subend where that is covered, else by a read exact for that filter (I7, I8).
 - Where a durable strand begins, and where a filter ends on it, is on disk before its client is told
   anything beyond (I13). So after a crash it goes on with the same segments.
+- Of a pubend that is younger than a subscription, that is owed what came since the news of the filter that its
+  client knew of when this host heard of the pubend (R46). In total order nothing begins below what was merged (R51).
 - What a report gives up, no strand needs, except under a hold (I9).
 - Buffers are bounded: who does not keep up reads the log, or is disconnected (P7).
 
