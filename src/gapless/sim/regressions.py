@@ -642,5 +642,23 @@ REGRESSIONS: tuple[Regression, ...] = (
             'expiry_s":604800,"retention_s":0}'
         ),
     ),
+    Regression(
+        "a client whose connection was lost before a stream had begun asked for less than it had at first",
+        json=(
+            '{"seed":74,"cells":5,"shape":"line","fan_out":3,"brokers_per_cell":2,"mixed_cells":fals'
+            'e,"delta":1,"pace":0.1,"limits":{"delta_log_max":0,"nack_window":1},"network":"datagram'
+            '","delay_us_min":50,"delay_us_max":2000,"duplicate":0.1,"half_open":0.0,"stall":0.8,"sy'
+            'nc_us_min":100,"sync_us_max":1000,"together":false,"survive":0.5,"torn":0.0,"clock_erro'
+            'r_us":10000000,"rates":{"crash inside a sync":4.0,"cut":4.0,"one-way cut":1.5,"loss":0.'
+            '5,"client loss":1.0,"slow client":4.0},"quiet":0.4,"period_ms":500,"down_ms_min":0,"dow'
+            'n_ms_max":4000,"outage_ms":600,"relapse":0.0,"whole_core":0.0,"inner_losses":0.5,"inner'
+            '_cuts":0.0,"safety_ms":7000,"liveness_ms":45000,"operations_max":1000000,"domain":4,"pu'
+            'bends":3,"publishers":3,"subscribers":2,"publish_rate":20.0,"batch_max":1,"churn_rate":'
+            '5.0,"durable":0.5,"total":0.2,"past":0.6,"best_effort":0.3,"late_pubends":0.3,"rivals":'
+            '0.5,"outside":0.0,"widen_rate":0.0,"repeat_rate":0.0,"stagers":0,"stage_rate":0.0,"amne'
+            'sia":0.0,"reads":2.0,"roam":0.5,"flee":0.0,"credit_max":100,"expiry":false,"expiry_s":1'
+            ',"retention_s":1}'
+        ),
+    ),
 )
 """Newest last."""

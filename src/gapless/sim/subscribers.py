@@ -194,12 +194,12 @@ class Subscriber(Client):
             checker.forgot()
             self._resting = {}
             return LATEST
-        position = {**self._resting, **dict(checker.position())}
-        if not position:
-            return LATEST
         begin = LATEST if checker.has_changed else self._begin
-        others = BeginKind.LATEST if begin.kind is BeginKind.POSITION else begin.kind
-        return Begin(BeginKind.POSITION, tuple(position.items()), begin.clock, others)
+        position = {**dict(begin.position), **self._resting, **dict(checker.position())}
+        if not position:
+            return begin
+        others = begin.elsewhere()
+        return Begin(BeginKind.POSITION, tuple(position.items()), others.clock, others.kind)
 
     # --- what comes --------------------------------------------------------------------------
 
