@@ -10,6 +10,7 @@ from gapless.core.errors import DamagedError
 from gapless.core.ids import PubendId
 from gapless.messages.records import PublisherRecord, Record, Store, Trim
 from gapless.storage.codec import encode_key
+from gapless.storage.schema import PAGE_BYTES
 from tests.storage.desk import (
     QUOTES,
     TRADES,
@@ -23,6 +24,8 @@ from tests.storage.desk import (
 from tests.storage.test_storage import RECORDS
 
 FAR = PubendId("far#away")
+INDEX_LEAF = 0x0A
+"""How a page of SQLite begins that has entries of an index."""
 
 
 def write_rows(directory: Path) -> None:
@@ -196,3 +199,18 @@ def test_a_database_with_a_damaged_page_is_told_and_left_as_it_is(tmp_path: Path
     with pytest.raises(DamagedError, match="damaged"):
         Desk(tmp_path)
     assert path.read_bytes() == content
+
+
+def test_a_record_that_its_index_does_not_lead_to_refuses_the_broker(tmp_path: Path) -> None:
+    # it would be written a second time, and both would be read
+    key = encode_key(("publisher", str(TRADES), "ann")).encode()
+    with Desk(tmp_path) as desk:
+        desk.write(Store(PublisherRecord(TRADES, "ann", 1, 1, (), 1)))
+    path = tmp_path / "broker.db"
+    content = bytearray(path.read_bytes())
+    places = [at for at in range(len(content)) if content.startswith(key, at)]
+    (indexed,) = [at for at in places if content[at // PAGE_BYTES * PAGE_BYTES] == INDEX_LEAF]
+    content[indexed + key.index(b"ann")] ^= 1
+    path.write_bytes(content)
+    with Desk(tmp_path) as desk, pytest.raises(DamagedError, match="records is damaged"):
+        desk.storage.load()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gapless.messages.records import LifeRecord, Store, Trim
+from gapless.core.parameters import Parameters
+from gapless.messages.records import LifeRecord, PublisherRecord, Store, Trim
 from gapless.storage import schema, upkeep, wal
 from gapless.storage.schema import PAGE_BYTES, wal_path
 from tests.storage.desk import PATIENCE_S, TRADES, Desk, append, firsts
@@ -37,6 +38,26 @@ def test_a_log_of_steady_length_does_not_make_the_file_grow(tmp_path: Path) -> N
             sizes.append(pages(desk))
         assert max(sizes[100:]) <= 2 * sizes[99]
         assert firsts(desk.fetch(TRADES)) == list(range(581, 601))
+
+
+def test_a_lone_event_of_a_busy_publisher_touches_few_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # one each for the row, its index, the mark and the record, and now and then some for a new page;
+    # a record with a full window must not move to pages of its own with every change
+    monkeypatch.setattr(wal, "_COPY_COMMITS", 10_000)
+    events, window = 200, list[tuple[int, int, int]]()
+    with Desk(tmp_path) as desk:
+        wait_for_upkeep(desk)
+        for number in range(events * 2):
+            if number == events:
+                before = wal_path(tmp_path).stat().st_size
+            tick = 1_700_000_000_000_000 + number * 1_000
+            window = [*window, (100_000 + number, tick, 1)][-Parameters().publisher_window :]
+            record = PublisherRecord(TRADES, "ann", 3, number, tuple(window), tick)
+            desk.write(append(tick, size=300), Store(record))
+        grown = wal_path(tmp_path).stat().st_size - before
+    assert grown / PAGE_BYTES / events < 5
 
 
 def test_when_most_is_free_the_file_shrinks(

@@ -146,7 +146,7 @@ def _check_records(connection: sqlite3.Connection) -> tuple[dict[str, int], tupl
 
 
 def _check_structure(connection: sqlite3.Connection) -> tuple[str, ...]:
-    found = connection.execute("PRAGMA quick_check").fetchall()
+    found = connection.execute("PRAGMA integrity_check").fetchall()
     return tuple(problem for (problem,) in found if problem != "ok")
 
 

@@ -137,8 +137,12 @@ def load_marks(connection: sqlite3.Connection) -> Marks:
 
 
 def check_structure(connection: sqlite3.Connection, table: str) -> None:
-    """Have SQLite check the pages of a table: a row that a damaged page hides has no checksum."""
-    found = connection.execute(f"PRAGMA quick_check({table})").fetchall()
+    """Have SQLite check the pages of a table and of its index, and that the two agree.
+
+    A row that a damaged page hides has no checksum; one that the index does not lead to could be
+    written a second time.
+    """
+    found = connection.execute(f"PRAGMA integrity_check({table})").fetchall()
     if found != [("ok",)]:
         raise DamagedError(f"the table {table} is damaged: {found[0][0]}")
 
