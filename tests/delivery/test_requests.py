@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gapless.core.ids import BrokerId, Join, PubendId, ShbId
 from gapless.core.machine import Context, Identity
@@ -14,6 +15,7 @@ from gapless.core.parameters import Parameters, us
 from gapless.core.ticks import Tick
 from gapless.delivery.requests import Errand, Requests, way_back
 from gapless.messages.requests import Done, HoldId, Leave, Read, ReadReply, ReleaseHold
+from gapless.messages.streams import Piece, Publication
 
 STOCKS = PubendId("stocks")
 HOST = ShbId("a", "a")
@@ -30,11 +32,15 @@ class Pubend:
         self.waiting: list[Callable[[], None]] = []
         self.damaged: set[Tick] = set()
         """Where nothing can be read."""
+        self.replies: list[dict[str, Any]] = []
+        """What the next answers say, in place of the truth."""
 
     def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
         fault = "a row is damaged" if request.low in self.damaged else ""
         done = request.low - 1 if fault else request.high
         reply = ReadReply(STOCKS, request.request, way_back(request), (), done, 99, 0, 0, fault)
+        if self.replies:
+            reply = replace(reply, **self.replies.pop(0))
         self._do(request, lambda: then(reply))
 
     def release_hold(self, hold: HoldId, then: Callable[[], None]) -> None:
@@ -280,6 +286,87 @@ def test_an_answer_to_another_question_is_dropped() -> None:
     net.requests["a"].received("b", ReadReply(PubendId("x"), request, ("a",), (), 9, 9, 0, 0))
     assert answers == []
     assert net.marks("a")["answer to another question"] == 2
+
+
+def told(*pieces: tuple[Tick, ...], done: Tick = 9, released: Tick = 0) -> dict[str, Any]:
+    """Return what an answer says: pieces, each with two ends and the ticks of its events."""
+    made = tuple(
+        Piece(low, high, 1, 0, tuple(Publication(tick, "ann", tick, {}, b"") for tick in ticks))
+        for low, high, *ticks in pieces
+    )
+    return {"pieces": made, "done": done, "released": released}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(told((1, 9, 5, 5)), id="an event twice"),
+        pytest.param(told((1, 9, 6, 5)), id="events out of order"),
+        pytest.param(told((1, 5), (9, 6)), id="a piece that is none"),
+        pytest.param(told((1, 5), (1, 5)), id="a piece twice"),
+        pytest.param(told((1, 5), (5, 9)), id="pieces that overlap"),
+        pytest.param(told((6, 9), (1, 5)), id="pieces out of order"),
+        pytest.param(told((1, 5), (7, 9)), id="a hole"),
+        pytest.param(told((1, 9, 7), done=6), id="an end below its pieces"),
+        pytest.param(told((0, 9)), id="a beginning below the question"),
+        pytest.param(told((2, 9)), id="a beginning above the question"),
+        pytest.param(told((5, 9), released=3), id="a beginning above what is released"),
+        pytest.param(told((1, 10), done=10), id="an end above the question"),
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_refused_and_asked_for_again(
+    reply: dict[str, Any],
+) -> None:
+    net = Net()
+    net.pubend.replies = [reply]
+    _, answers = net.read(1, 9)
+    net.run()
+    assert answers == []
+    assert net.marks("a")["answer that makes no sense"] == 1
+    assert net.requests["a"].statistics()["active"] == 1
+    net.run(1_500)
+    first, second = net.pubend.asked
+    assert first.request < second.request
+    assert [answer.done for answer in answers] == [9]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        told((1, 9, 1, 5, 9)),
+        told((1, 3, 2), (4, 6), (7, 9, 7)),
+        told((1, 5, 5), done=5),
+        told((4, 9, 4), released=3),
+        told(done=3, released=3),
+        told(done=20, released=20),
+    ],
+)
+def test_an_answer_begins_where_it_was_asked_for_or_where_the_log_does(
+    reply: dict[str, Any],
+) -> None:
+    net = Net()
+    net.pubend.replies = [reply]
+    _, answers = net.read(1, 9)
+    net.run()
+    (answer,) = answers
+    assert (answer.pieces, answer.done) == (reply["pieces"], reply["done"])
+
+
+def test_hops_between_pass_an_answer_on_as_it_is() -> None:
+    net = Net()
+    net.pubend.replies = [told((1, 9, 5, 5))]
+    net.read(1, 9)
+    net.run()
+    assert "answer that makes no sense" not in net.marks("b")
+    assert len(net.of(ReadReply)) == 2
+
+
+def test_what_a_broker_has_read_itself_is_not_examined() -> None:
+    net = Net()
+    net.pubend.replies = [told((1, 9, 5, 5))]
+    _, answers = net.read(1, 9, asker="p")
+    net.run()
+    assert len(answers) == 1
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])

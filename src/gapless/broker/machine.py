@@ -43,6 +43,7 @@ from gapless.core.machine import (
 from gapless.core.parameters import Parameters
 from gapless.delivery.acks import Reports
 from gapless.delivery.feed import is_leaf_number
+from gapless.delivery.knowledge import fault_of
 from gapless.delivery.requests import Requests
 from gapless.delivery.router import Router
 from gapless.delivery.subscribers import Calls, Operators, Reporting, SubscriberHost, restore
@@ -423,12 +424,16 @@ class Broker:
         """Take a message of a session, or of this broker to itself."""
         match message:
             case Frame(pubend, number, piece, _):
+                if self._refuses(peer, piece):
+                    return
                 if is_leaf_number(number):
                     self._to_leaf(pubend, piece)
                 else:
                     self.router.frame(message)
             case Silence(pieces):
                 for pubend, number, piece, first in pieces:
+                    if self._refuses(peer, piece):
+                        continue
                     if is_leaf_number(number):
                         self._to_leaf(pubend, piece)
                     else:
@@ -471,6 +476,16 @@ class Broker:
                     self.tables.received(peer, message) or self.requests.received(peer, message)
                 ):
                     self.context.mark("message of no room")
+
+    def _refuses(self, peer: BrokerId, piece: Piece) -> bool:
+        """Examine what a peer tells, once, before any room relies on it; what is our own is sound.
+
+        What is refused is as if it was lost: its ticks stay Q, and who needs them asks again.
+        """
+        if peer == self._me or fault_of(piece) is None:
+            return False
+        self.context.mark("piece that makes no sense")
+        return True
 
     def _to_leaf(self, pubend: PubendId, piece: Piece) -> None:
         end = self.host.subends.get(pubend) or self.host.loose.get(pubend)

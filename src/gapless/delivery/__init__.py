@@ -47,5 +47,7 @@ Invariants:
 - The doubt horizon never falls and passes over each tick once (I7).
 
 Work is counted in frames and ranges: taking in a frame costs about a microsecond however many
-publications it has, if the caller knows their size, and a silence of any length is one piece.
+publications it has, if the caller knows their size, and a silence of any length is one piece. To examine
+what a peer has sent (:func:`.knowledge.fault_of`) costs a thirtieth of a microsecond a publication, once a
+broker; the rooms rely on it, and pieces that were made here are not examined.
 """

@@ -9,11 +9,15 @@ can each meet the same dead hop for ever.
 
 An answer to any attempt is as good as another: what is asked may be done twice, and what is read is
 a fact. Ids grow from life to life, so that an answer to an earlier life is not taken for one to this.
+
+What a peer has read is examined where it was asked for, not at the hops between, which keep nothing of
+it. An answer that makes no sense is refused as a whole, as if it was lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -23,6 +27,7 @@ from gapless.core.limits import REQUEST_ATTEMPTS_KEPT, REQUEST_HOPS_MAX
 from gapless.core.machine import Context, Timer
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
+from gapless.delivery.knowledge import fault_of
 from gapless.messages.requests import Done, HoldId, Leave, Read, ReadReply, ReleaseHold
 from gapless.messages.streams import Member, ReadForm
 
@@ -55,6 +60,22 @@ class Hosted(Protocol):
 def way_back(request: Read | ReleaseHold | Leave) -> tuple[BrokerId, ...]:
     """Return the route of a reply: it goes to the last of these first, and ends at the asker."""
     return (request.asker, *request.route)
+
+
+def _answers(read: Read, reply: ReadReply) -> bool:
+    """Whether a reply tells what was asked for: in sound pieces, in a row, up to where it ends.
+
+    They begin with the lowest tick, or with the lowest that the log still has.
+    """
+    pieces = reply.pieces
+    if not pieces:
+        return True
+    return (
+        all(fault_of(piece) is None for piece in pieces)
+        and read.low <= pieces[0].low <= max(read.low, reply.released + 1)
+        and all(left.high + 1 == right.low for left, right in pairwise(pieces))
+        and pieces[-1].high <= min(read.high, reply.done)
+    )
 
 
 def _nobody_told(reason: str) -> None:
@@ -253,7 +274,7 @@ class Requests:
         if rest:
             self._context.post(rest[-1], msgspec.structs.replace(reply, route=rest))
         else:
-            self._answered(reply)
+            self._answered(reply, examined=False)
 
     def _serve(self, hosted: Hosted, request: _Request, answer: Callable[[_Reply], None]) -> None:
         """Let a pubend of this broker do what is asked, and answer."""
@@ -343,18 +364,28 @@ class Requests:
         if hosted is not None and request.request in self._by_id:
             self._serve(hosted, request, self._answered)
 
-    def _answered(self, reply: _Reply) -> None:
+    def _answered(self, reply: _Reply, *, examined: bool = True) -> None:
+        """Finish the errand that a reply is for; what a peer has sent is examined first."""
         errand = self._by_id.get(reply.request)
         if errand is None:
             self._context.mark("answer to nobody")
         elif reply.pubend != errand.pubend or isinstance(reply, ReadReply) != errand.is_read:
             self._context.mark("answer to another question")
+        elif not examined and self._refuses(errand, reply):
+            self._context.mark("answer that makes no sense")
         elif isinstance(reply, ReadReply) and reply.fault:
             errand.fault(reply.fault)
             self._give_way(errand)
         else:
             self.end(errand)
             errand.finish(reply)
+
+    def _refuses(self, errand: Errand, reply: _Reply) -> bool:
+        if not isinstance(reply, ReadReply):
+            return False
+        asked = errand.made(reply.request)
+        assert isinstance(asked, Read)
+        return not _answers(asked, reply)
 
     def end(self, errand: Errand) -> None:
         """Forget an errand; a read that waits may take its place."""

@@ -10,7 +10,8 @@ a session (:mod:`gapless.messages.overlay`), between a broker and a client a req
 say, and Goodbye before it closes.
 
 Structs are arrays with a tag, so a field can be added at the end and older readers skip it. What
-cannot be read closes the connection it came on and nothing else (:class:`ProtocolError`).
+cannot be read closes the connection it came on and nothing else (:class:`ProtocolError`). What can be
+read may still make no sense; that is for the machine to see.
 
 - :mod:`.frames`: lengths, and cutting a stream of bytes into bodies
 - :mod:`.greeting`: who is there, which version both speak, and why a connection ends

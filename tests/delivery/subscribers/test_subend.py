@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Context
@@ -206,6 +207,22 @@ def test_an_answer_is_asked_for_again_if_somebody_became_live_meanwhile(joins: b
     assert (asked.low in again) is joins
     world.run(s=3)
     assert x.events == ["e1"]
+
+
+def test_an_answer_with_a_hole_ends_no_broker_and_is_asked_for_again() -> None:
+    world, _, x, _ = uncovered()
+    held = world.hold(of(ReadReply, source="a", target="n"))
+    world.heal("a", "n")
+    assert world.wait(lambda: any(reply.pieces for reply in held.messages), s=3)
+    true = next(reply for reply in held.messages if reply.pieces)
+    first = true.pieces[0]
+    holed = replace(true, pieces=(replace(first, low=first.low + 1), *true.pieces[1:]))
+    assert world["n"].requests.received("a", holed)
+    assert world["n"].marks["answer that makes no sense"] == 1
+    world.faults.clear()
+    world.run(s=3)
+    assert x.events == ["e1"]
+    assert x.gaps == []
 
 
 def test_of_an_uncovered_range_that_is_released_the_live_are_told_a_gap() -> None:
