@@ -198,6 +198,17 @@ def test_a_host_that_comes_and_is_a_member_keeps_its_floor() -> None:
     assert row.floor == 99
 
 
+def test_the_end_of_an_older_stay_does_not_take_the_log_from_a_host_that_comes_again() -> None:
+    # I10: what it left behind by its crash it leaves while it is told where it begins
+    membership = joined()
+    row = membership.expect(member(join=2, durable=True), 30, 0)
+    assert row is not None
+    assert (row.join, row.durable) == (Join(1, 2), True)
+    _, was_member = membership.leave(HOST, Join(1, 1), 0)
+    assert not was_member
+    assert membership.floor() == row.floor
+
+
 def test_a_host_that_has_left_does_not_come_by_an_old_request() -> None:
     membership = joined()
     membership.leave(HOST, Join(1, 1), 0)

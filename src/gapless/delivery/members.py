@@ -112,7 +112,8 @@ class Membership:
         """Keep the log above a tick for a host that comes; return its row, None if it has left.
 
         It is as one that is parked: not listed before it reports and is claimed. The floor of a row
-        that is there already stays.
+        that is there already stays; if it is of an older stay it is of this one from now on, as the
+        end of the older one may still be on its way.
         """
         left = self._left.get(member.shb)
         gone = left is not None and member.join <= left[0] and now < left[1]
@@ -130,6 +131,9 @@ class Membership:
                 floor=floor,
             )
             self._heard_at[member.shb] = now
+        elif row.join < member.join:
+            row = msgspec.structs.replace(row, join=member.join, durable=member.durable)
+            self._rows[member.shb] = row
         return row
 
     def leave(self, shb: ShbId, join: Join, now: int) -> tuple[LeftRecord, bool]:

@@ -660,5 +660,23 @@ REGRESSIONS: tuple[Regression, ...] = (
             ',"retention_s":1}'
         ),
     ),
+    Regression(
+        "the end of a host's older stay took the log from a subscription that was just told where it begins",
+        json=(
+            '{"seed":824,"cells":5,"shape":"broom","fan_out":2,"brokers_per_cell":3,"mixed_cells":tr'
+            'ue,"delta":0,"pace":0.2,"limits":{},"network":"session","delay_us_min":50,"delay_us_max'
+            '":3000,"duplicate":0.01,"half_open":0.3,"stall":0.8,"sync_us_min":20,"sync_us_max":1000'
+            ',"together":false,"survive":0.0,"torn":0.0,"clock_error_us":1000,"rates":{"crash inside'
+            ' a sync":2.0,"one-way cut":0.25,"reset":0.25,"clock jump":0.75,"client loss":2.0,"cell '
+            'crash":0.25,"side cut":1.0,"one-way side cut":1.0},"quiet":0.25,"period_ms":200,"down_m'
+            's_min":0,"down_ms_max":100,"outage_ms":1200,"relapse":0.3,"whole_core":0.0,"inner_losse'
+            's":0.0,"inner_cuts":0.5,"safety_ms":6000,"liveness_ms":60000,"operations_max":1000000,"'
+            'domain":4,"pubends":2,"publishers":2,"subscribers":7,"publish_rate":6.0,"batch_max":3,"'
+            'churn_rate":1.5,"durable":1.0,"total":0.0,"past":0.3,"best_effort":0.0,"late_pubends":0'
+            '.3,"rivals":0.0,"outside":0.0,"widen_rate":0.0,"repeat_rate":0.0,"stagers":0,"stage_rat'
+            'e":0.0,"amnesia":0.3,"reads":0.3,"roam":0.5,"flee":0.0,"credit_max":20,"expiry":false,"'
+            'expiry_s":604800,"retention_s":1}'
+        ),
+    ),
 )
 """Newest last."""
