@@ -46,7 +46,7 @@ def test_a_lone_event_of_a_busy_publisher_touches_few_pages(
     # one each for the row, its index, the mark and the record, and now and then some for a new page;
     # a record with a full window must not move to pages of its own with every change
     monkeypatch.setattr(wal, "_COPY_COMMITS", 10_000)
-    events, window = 200, list[tuple[int, int, int]]()
+    events, before, window = 200, 0, list[tuple[int, int, int]]()
     with Desk(tmp_path) as desk:
         wait_for_upkeep(desk)
         for number in range(events * 2):

@@ -678,5 +678,42 @@ REGRESSIONS: tuple[Regression, ...] = (
             'expiry_s":604800,"retention_s":1}'
         ),
     ),
+    Regression(
+        "the alarm rang for a log that had nothing more below where a subscription with the oldest begins",
+        json=(
+            '{"seed":1444,"cells":5,"shape":"random","fan_out":3,"brokers_per_cell":1,"mixed_cells":'
+            'false,"delta":3,"pace":0.1,"limits":{},"network":"datagram","delay_us_min":200,"delay_u'
+            's_max":500,"duplicate":0.0,"half_open":0.8,"stall":0.3,"sync_us_min":100,"sync_us_max":'
+            '20000,"together":false,"survive":0.5,"torn":0.0,"clock_error_us":100000,"rates":{"crash'
+            '":4.0,"crash inside a sync":4.0,"pause":0.5,"one-way cut":4.0,"permanent cut":1.5,"loss'
+            '":0.5,"clock jump":1.5,"client loss":1.0,"side cut":2.0,"one-way side cut":1.0,"cell is'
+            'olated":0.5},"quiet":0.25,"period_ms":500,"down_ms_min":0,"down_ms_max":4000,"outage_ms'
+            '":300,"relapse":0.3,"whole_core":1.0,"inner_losses":0.2,"inner_cuts":0.2,"safety_ms":70'
+            '00,"liveness_ms":45000,"operations_max":1000000,"domain":4,"pubends":2,"publishers":3,"'
+            'subscribers":4,"publish_rate":20.0,"batch_max":3,"churn_rate":1.5000000000000002,"durab'
+            'le":1.0,"total":0.0,"past":0.3,"best_effort":0.0,"late_pubends":0.0,"rivals":0.5,"outsi'
+            'de":0.02,"widen_rate":0.0,"repeat_rate":0.0,"stagers":0,"stage_rate":0.0,"amnesia":0.0,'
+            '"reads":2.0,"roam":0.0,"flee":0.0,"credit_max":100,"expiry":false,"expiry_s":1,"retenti'
+            'on_s":0}'
+        ),
+    ),
+    Regression(
+        "the alarm rang for a subscription whose client has left its home, as the new one cannot claim it yet",
+        json=(
+            '{"seed":30115,"cells":5,"shape":"line","fan_out":3,"brokers_per_cell":3,"mixed_cells":t'
+            'rue,"delta":0,"pace":0.1,"limits":{"reads_per_shb_max":2,"regimes_kept":1,"table_conjun'
+            'ctions_max":3},"network":"datagram","delay_us_min":50,"delay_us_max":2000,"duplicate":0'
+            '.0,"half_open":0.0,"stall":0.8,"sync_us_min":20,"sync_us_max":2000,"together":false,"su'
+            'rvive":0.5,"torn":0.2,"clock_error_us":100000,"rates":{"damage":2.0,"crash":2.0,"client'
+            ' loss":4.0,"cell crash":2.0,"barrier isolated":1.0},"quiet":0.25,"period_ms":200,"down_'
+            'ms_min":0,"down_ms_max":50,"outage_ms":1200,"relapse":0.6,"whole_core":0.5,"inner_losse'
+            's":0.0,"inner_cuts":0.0,"safety_ms":2000,"liveness_ms":45000,"operations_max":1000000,"'
+            'domain":3,"pubends":4,"publishers":2,"subscribers":1,"publish_rate":80.0,"batch_max":1,'
+            '"churn_rate":6.0,"durable":1.0,"total":0.0,"past":0.6,"best_effort":0.0,"late_pubends":'
+            '0.0,"rivals":0.0,"outside":0.0,"widen_rate":0.0,"repeat_rate":0.0,"stagers":0,"stage_ra'
+            'te":0.0,"amnesia":0.3,"reads":4.0,"roam":0.2,"flee":0.5,"credit_max":20,"expiry":false,'
+            '"expiry_s":604800,"retention_s":3600}'
+        ),
+    ),
 )
 """Newest last."""

@@ -10,6 +10,7 @@ from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VirtualTime
 from gapless.core.parameters import DEFAULTS, us
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.subscribers.states import State
+from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.clients import Order
 from gapless.propagation import Table
@@ -179,7 +180,7 @@ class Convergence(Invariant):
             if subend.feeder is None:
                 yield f"{stream.pubend} has no feed"
             for strand in subend.strands.values():
-                if strand.state is State.WAITING or strand.base is None:
+                if not _has_started(strand):
                     yield f"{strand.subscription.name} has not started on {stream.pubend}"
             home = broker_of(self.world.hosts[stream.broker])
             hosted = None if home is None else home.pubends.hosted.get(stream.pubend)
@@ -230,3 +231,13 @@ def _said(machines: list[Broker]) -> dict[ShbId, set[str]]:
         machine.context.identity.shb: set(machine.tables.leaf.sender.table.conjunctions)
         for machine in machines
     }
+
+
+def _has_started(strand: Strand) -> bool:
+    """Whether a strand has begun, or will when its client comes, with the oldest, for which the log is held.
+
+    At a home that its client has left for good nobody comes, and the new home may never claim: for one, as
+    long as a log is damaged that both need.
+    """
+    is_kept = strand.state is State.AWAY and strand.holding.is_safe
+    return strand.state is not State.WAITING and (strand.base is not None or is_kept)

@@ -197,7 +197,10 @@ class Insight:
         if pubend not in dict(record.base):
             return None
         governs = [(each.filter, dict(each.ends).get(pubend)) for each in record.segments]
-        acked = self._needed_from(governs, stream, dict(record.acked).get(pubend, 0))
+        known = dict(record.acked).get(pubend, 0)
+        if pubend in record.oldest:  # it begins with what the log has by now, also after a crash
+            known = max(known, stream.released)
+        acked = self._needed_from(governs, stream, known)
         if acked is None:
             return None
         names = dict(record.holds)
