@@ -31,7 +31,6 @@ OUT_OF_REACH: Final[dict[str, str]] = {
     "message of no room": _LIES,
     "operator moved a subscription": _OPERATORS,
     "packet from a stranger": "links are only between brokers that know each other",
-    "partition forgotten": f"{_MANY}: 256 partitions",
     "piece of an older scope": _SHAPE,
     "piece that makes no sense": _LIES,
     "position from before a seek": _OPERATORS,
