@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
+from gapless.core.limits import INT_MAX
 from gapless.core.parameters import Parameters
-from gapless.messages.clients import Credit, Subscribe
+from gapless.messages.clients import Credit, Home, Subscribe
 from gapless.wire import (
     CLIENT_REQUESTS,
     VERSIONS,
@@ -39,6 +40,10 @@ UNINTELLIGIBLE = {
     "a frame that is too large": INTRODUCTION + b"\x7f\0\0\0",
     "a request of another type": INTRODUCTION + b"\0\0\0\2\xa2no",
     "noise after the introduction": INTRODUCTION + b"\0\0\0\x09" + b"\xff" * 9,
+    "a token that cannot be counted on": INTRODUCTION
+    + bytes(
+        CLIENT_REQUESTS.encode(Subscribe(1, "s", "TRUE", True, home=Home("x", INT_MAX + 1, "a")))
+    ),
 }
 
 

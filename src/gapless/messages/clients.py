@@ -13,7 +13,7 @@ import msgspec
 
 from gapless.content.values import Value
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.limits import SEQUENCE_MAX
+from gapless.core.limits import INT_MAX, SEQUENCE_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Partition, Quality
 from gapless.messages.streams import Publication, ReadForm
@@ -182,8 +182,8 @@ class Home(msgspec.Struct, frozen=True, array_like=True):
 
     birth: str
     """Which subscription: names may be used twice, this is not."""
-    epoch: int
-    """How often it has moved, or may have."""
+    epoch: Annotated[int, msgspec.Meta(ge=0, le=INT_MAX)]
+    """How often it has moved, or may have. The next one can be written too."""
     broker: BrokerId
 
     def after_a_flight(self) -> Home:
