@@ -385,7 +385,8 @@ def _read_reply(facts: Facts) -> Iterator[Any]:
     yield ReadReply(P, number, here, (facts.known,), facts.seen, facts.top, 0, 0)
     yield ReadReply(P, number, (facts.other, *here), (facts.known,), facts.seen, facts.top, 0, 0)
     known = ((VirtualTime(facts.life, 1), facts.seen),)
-    yield ReadReply(P, number, here, (), 1, 1, 0, 0, "", known, facts.seen, (b"\x90",))
+    others = ((shb(facts.peer), known),)
+    yield ReadReply(P, number, here, (), 1, 1, 0, 0, "", known, facts.seen, (b"\x90",), others)
 
 
 @_makes(ReleaseHold, Leave, Done)

@@ -28,6 +28,7 @@ from gapless.messages.clients import (
     Refused,
     Seek,
     SetFilter,
+    Stalled,
     Started,
     Subscribe,
     Subscribed,
@@ -165,6 +166,55 @@ async def test_in_total_order_all_streams_go_on_where_the_last_event_was() -> No
             await soon(lambda: len(broker.asked(Subscribe)) == 2)
             again = dict(broker.asked(Subscribe)[-1].begin.position)
             assert again == {Q: 9, R: 8, PubendId("a"): 9}
+
+
+@story
+async def test_in_total_order_a_stream_that_was_passed_by_goes_on_where_it_stood() -> None:
+    # its broker was retired: should it be back, the broker of the subscription knows what was lost
+    async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
+        start = ((Q, 1), (R, 1))
+        broker.answers[Subscribe] = lambda visit, call: visit.tell(Subscribed(call.request, start))
+        async with session.subscribe("", order="total") as events:
+            broker.visit.tell(
+                Delivery(name_of(broker), (event(5, R),)),
+                Stalled(name_of(broker), R, "retired", passed=True),
+                Delivery(name_of(broker), (event(9),)),
+            )
+            await soon(lambda: len(events._prefetch.queue) == 2)
+            assert events.waiting == {"rates": "retired"}
+            broker.cut()
+            await soon(lambda: len(broker.asked(Subscribe)) == 2)
+            assert dict(broker.asked(Subscribe)[-1].begin.position) == {Q: 9, R: 5}
+
+
+@story
+async def test_a_stream_that_was_passed_by_is_where_it_stood_until_its_gap_is_told() -> None:
+    # the connection may be lost between the answer, or that it goes on, and the gap
+    async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
+        start = ((Q, 1), (R, 1))
+        broker.answers[Subscribe] = lambda visit, call: visit.tell(Subscribed(call.request, start))
+        async with session.subscribe("", order="total") as events:
+            name = name_of(broker)
+            broker.visit.tell(
+                Delivery(name, (event(5),)),
+                Stalled(name, R, "retired", passed=True),
+                Delivery(name, (event(9),)),
+                Stalled(name, R, ""),
+            )
+            await soon(lambda: len(events._prefetch.queue) == 2 and not events.waiting)
+            broker.cut()
+            await soon(lambda: len(broker.asked(Subscribe)) == 2)
+            assert dict(broker.asked(Subscribe)[-1].begin.position) == {Q: 9, R: 4}
+            await soon(lambda: events._inbox.is_answered)
+            broker.cut()
+            await soon(lambda: len(broker.asked(Subscribe)) == 3)
+            assert dict(broker.asked(Subscribe)[-1].begin.position) == {Q: 9, R: 4}
+            await soon(lambda: events._inbox.is_answered)
+            broker.visit.tell(Gap(name, R, 5, 9), Delivery(name, (event(12),)))
+            await soon(lambda: len(events._prefetch.queue) == 4)
+            broker.cut()
+            await soon(lambda: len(broker.asked(Subscribe)) == 4)
+            assert dict(broker.asked(Subscribe)[-1].begin.position) == {Q: 12, R: 11}
 
 
 @story

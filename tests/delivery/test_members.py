@@ -209,10 +209,40 @@ def test_the_end_of_an_older_stay_does_not_take_the_log_from_a_host_that_comes_a
     assert membership.floor() == row.floor
 
 
+def test_the_lease_of_a_host_that_comes_goes_on_when_it_is_told_that_the_log_is_kept() -> None:
+    # I10: it had been silent for long
+    membership = joined()
+    late = us(s=Parameters().expire_after_s)
+    for join in (1, 2):
+        now = join * late
+        row = membership.expect(member(join=join), 30, now)
+        assert membership.review(lambda _: None, now + us(s=1)) == ([], [])
+        assert membership.row(HOST) == row
+
+
+def test_an_old_request_does_not_prolong_the_lease_of_a_newer_stay() -> None:
+    membership = joined()
+    membership.report(member(join=2), 99, 0)
+    late = us(s=Parameters().expire_after_s) + 1
+    membership.expect(member(join=1), 30, late)
+    _, ended = membership.review(lambda _: None, late)
+    assert ended == [HOST]
+
+
+def test_holds_of_a_host_that_comes_after_a_long_silence_are_still_kept() -> None:
+    # it could not refresh them meanwhile
+    membership = joined()
+    membership.hold(HOLD, 5, 0)
+    late = us(s=Parameters().hold_ttl_s) * 3
+    membership.expect(member(), 30, late)
+    membership.report(member(), 99, late + 1)
+    assert membership.expired_holds(late + 1) == []
+
+
 def test_a_host_that_has_left_does_not_come_by_an_old_request() -> None:
     membership = joined()
     membership.leave(HOST, Join(1, 1), 0)
     assert membership.expect(member(), 30, 0) is None
     assert membership.expect(member(join=2), 30, 0) is not None
-    membership.retire(HOST, 0)
+    membership.retire(HOST)
     assert membership.expect(member(join=3), 30, 0) is None

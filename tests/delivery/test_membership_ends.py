@@ -33,13 +33,13 @@ def test_a_retired_host_keeps_neither_a_row_nor_holds_and_is_not_heard_any_more(
     made = members()
     made.hold(HoldId(HOST, "x"), 10, 0)
     made.hold(HoldId(OTHER, "y"), 20, 0)
-    was_member, holds = made.retire(HOST, 0)
+    was_member, holds = made.retire(HOST)
     assert was_member
     assert [each.hold for each in holds] == [HoldId(HOST, "x")]
     assert made.floor() == 20, "holds of others stay"
     assert not made.report(member(), 60, 1)
     assert made.vector(lambda _: claim(4), 1) == {}
-    assert made.retire(HOST, 0) == (False, [])
+    assert made.retire(HOST) == (False, [])
 
 
 def test_a_claim_that_says_retired_takes_a_host_out() -> None:

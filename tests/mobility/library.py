@@ -202,7 +202,7 @@ class Program(Client):
         if isinstance(answer, FilterSet):
             if text != before:
                 inbox.keep_beginnings({*answer.waiting, *dict(answer.position)})
-            inbox.switched(text, answer.position)
+            inbox.switched(text, answer.position, answer.owed)
         return answer
 
     def seek(self, begin: Begin) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from gapless.messages.clients import Subscribe, Unsubscribe
+import pytest
+
+from gapless.messages.clients import HostRetired, RetireHost, Subscribe, Unsubscribe
 from gapless.messages.mobility import Superseded
 from gapless.messages.operating import RemoveDurable, SeekDurable
-from gapless.messages.requests import Read
+from gapless.messages.requests import Read, ReadReply
 from gapless.messages.streams import Attach
 from tests.broker.desk import Desk, P
 from tests.mobility.library import Program, after, opened, publish, uninformed
@@ -150,3 +152,33 @@ def test_the_end_of_a_subscription_does_not_end_another_of_its_name() -> None:
     world.run(s=20)
     assert homes_of(world, "a", "b") == ["b"]
     assert not other.inbox.is_over
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_old_home_lets_go_what_waits_elsewhere_for_a_retired_broker_alone(begun: bool) -> None:
+    # R26: it kept all other logs until the subscription expired; if that was a mistake, nothing is lost
+    world = Desk("a-p-b", "p-q", retention_s=0)
+    program = opened(world, "a", "one")
+    world.run(s=1)
+    if not begun:
+        world.lose(of(ReadReply, target="a"))
+    bob = world.publisher("q", "Q")
+    publish(bob, "q1")
+    assert program.take() == ["q1"] * begun
+    program.acknowledge()
+    world.cut("a", "p")
+    publish(bob, "q2")
+    world.crash("q")
+    world.crash("a")
+    world.heal("a", "p")
+    program.go("b")
+    operator = world.client("p", "operator")
+    retired = operator.call(RetireHost(operator.number(), "q", "q"), s=5)
+    assert isinstance(retired, HostRetired)
+    world.run(s=5)
+    world.start("a")
+    world.run(s=60)
+    assert "desk" not in world["a"].host.subscriptions
+    world.start("q")
+    world.run(s=30)
+    assert program.take() == ["q1", "q2"][begun:]

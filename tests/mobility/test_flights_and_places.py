@@ -18,8 +18,8 @@ from gapless.messages.overlay import Announce
 from gapless.messages.requests import Read, ReadReply
 from gapless.messages.streams import Attached
 from tests.broker.desk import Desk, P, Q
-from tests.mobility.library import OLDEST, after, opened, publish, uninformed
-from tests.scenarios.brokers import of
+from tests.mobility.library import OLDEST, Program, after, opened, publish, uninformed
+from tests.scenarios.brokers import Publisher, of
 
 
 def test_a_seek_does_not_acknowledge_what_was_handed_out_before_it() -> None:
@@ -462,12 +462,6 @@ def test_a_beginning_that_names_places_twice_is_refused() -> None:
     assert "names no place" in answer.reason
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a new home counts as acknowledged only the place that was sought back to: it cuts what its client "
-    "says to what it has told, and the client does not say again what is no news to it",
-)
 def test_what_was_acknowledged_before_seeking_back_stays_so_over_a_flight() -> None:
     # R50, P3: the next process gets e1 and e2 again
     world = Desk("p-a-b", delta=1, retention_s=3600)
@@ -494,12 +488,80 @@ def test_what_was_acknowledged_before_seeking_back_stays_so_over_a_flight() -> N
     assert successor.take() == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a new home is not told since when its subscription is owed everything: on a pubend of which "
-    "its client has no place it begins with what comes next, also if the pubend is younger than it",
-)
+def sought_back(ann: Publisher, program: Program) -> None:
+    """Have a program acknowledge two events and seek back before them; nothing has come since."""
+    publish(ann, "e1", "e2")
+    program.take()
+    program.acknowledge()
+    back = ann.ticks["e1"] - 1
+    program.seek(after({P: back}))
+    program.inbox.prefetch.queue.clear()
+    program.inbox.prefetch.received[P] = back
+
+
+def test_what_was_acknowledged_before_seeking_back_stays_so_over_a_crash_of_the_new_home() -> None:
+    # MV-13: the record of the new home is on disk, and no strand has begun on what it says
+    world = Desk("p-a-b", delta=1, retention_s=3600)
+    ann = world.publisher("p")
+    program = opened(world, "a", "one")
+    sought_back(ann, program)
+    world.crash("a")
+    world.stop_disk("b")
+    program.ask_at("b")
+    disk = world.nodes["b"].disk
+    del disk.unsynced[1:]
+    disk.sync()
+    world.restart("b")
+    successor = opened(world, "b", "two")
+    world.run(s=5)
+    assert successor.take() == []
+
+
+def test_what_was_acknowledged_elsewhere_before_seeking_back_stays_so_at_the_old_home() -> None:
+    # MV-13, P3: the old home has heard of no acknowledgement
+    world = uninformed("a-p-b", retention_s=3600)
+    ann = world.publisher("p")
+    program = opened(world, "a", "one")
+    world.run(s=1)
+    world.cut("a", "p")
+    program.lose()
+    program.go("b")
+    sought_back(ann, program)
+    program.lose()
+    program.go("a")
+    world.heal("a", "p")
+    world.run(s=5)
+    assert program.of_kind(Subscribed)[-2].position == ((P, ann.ticks["e1"] - 1),), "then it sought"
+    assert program.take() == ["e1", "e2"]
+    program.acknowledge(s=2)
+    program.lose()
+    successor = opened(world, "a", "two")
+    world.run(s=2)
+    assert successor.take() == []
+
+
+def test_who_was_sought_back_and_flees_gets_again_what_it_sought_by_the_filter_of_then() -> None:
+    # R47, MV-13: what is acknowledged is not where it goes on
+    world = Desk("p-a-b", delta=1, retention_s=3600)
+    ann = world.publisher("p")
+    program = opened(world, "a", "one", "number < 3")
+    publish(ann, "e1", number=1)
+    assert isinstance(program.set_filter("number > 3"), FilterSet)
+    publish(ann, "e5", number=5)
+    assert program.take() == ["e1", "e5"]
+    back = ann.ticks["e1"] - 1
+    program.seek(after({P: back}))
+    program.acknowledge(s=0)
+    program.inbox.acknowledge({P: ann.ticks["e5"]})
+    world.crash("a")
+    program.inbox.prefetch.queue.clear()
+    program.inbox.prefetch.received[P] = back
+    program.go("b")
+    world.run(s=3)
+    assert program.of_kind(Subscribed)[-2].position == ((P, back),), "then it sought"
+    assert program.take() == ["e1", "e5"]
+
+
 def test_a_pubend_that_was_opened_while_the_home_was_dead_is_seen_from_its_beginning() -> None:
     # R46, MV-13: q1 is lost; had the home come back instead, q1 would have come
     world = Desk("p-a-b", delta=1, retention_s=3600)

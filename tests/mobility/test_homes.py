@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import pytest
+
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
@@ -412,8 +414,12 @@ def test_an_old_home_that_begins_where_its_client_is_keeps_what_is_not_acknowled
     assert payloads(client) == ["e2"]
 
 
-def test_an_old_home_that_came_to_a_pubend_later_than_its_client_goes_back_for_it() -> None:
-    # p forgot in a crash what a wants, so a begins where its news comes again
+@pytest.mark.parametrize("crashes", [False, True])
+def test_an_old_home_that_came_to_a_pubend_later_than_its_client_goes_back_for_it(
+    crashes: bool,
+) -> None:
+    # p forgot in a crash what a wants, so a begins where its news comes again; if a crashes when it is asked, its
+    # client was not answered, so it brings its place once more
     world, client, home = away_from_home()
     world.restart("p")
     world.run(s=1)
@@ -429,6 +435,11 @@ def test_an_old_home_that_came_to_a_pubend_later_than_its_client_goes_back_for_i
     assert begun is not None
     assert begun >= ann.ticks["e2"]
     ann.publish("e3")
+    if crashes:
+        world.stop_disk("a")
+        answer = come_with(client, "a", home, {ann.pubend: seen})
+        home = home if answer is None else answer.home
+        world.restart("a")
     come_with(client, "a", home, {ann.pubend: seen})
     world.run(s=5)
     assert payloads(client) == ["e2", "e3"]

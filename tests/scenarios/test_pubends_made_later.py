@@ -537,3 +537,28 @@ def test_who_subscribes_today_gets_nothing_of_long_ago() -> None:
 def test_who_subscribes_today_is_told_of_no_gap_of_long_ago() -> None:
     _, _, x = after_many_lives(retention_s=0)
     assert x.gaps == []
+
+
+def test_who_waited_when_its_host_crashed_begins_where_its_news_comes() -> None:
+    # the pubend notes nothing more of a host that has known it for long; the answer is slow
+    world = Desk("p-n", member_grace_s=20)
+    world.subscriber("n", "other", "number < 0")
+    ann = world.publisher("p")
+    world.run(s=30)
+    world.cut("p", "n")
+    x = world.subscriber("n", "x", "number > 0", durable=True)
+    world.run(s=20)
+    assert x.of_kind(Subscribed), "it waits for P"
+    world.restart("n")
+    world.heal("p", "n")
+    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+    x.come_back()
+    world.run(s=3)
+    answers = world.hold(of(ReadReply, source="p", target="n"))
+    news.release()
+    world.run(s=3)
+    ann.publish("e1", number=1)
+    world.run(s=1)
+    answers.release()
+    world.run(s=3)
+    assert (x.events, x.gaps) == (["e1"], [])

@@ -398,6 +398,17 @@ def test_who_was_there_before_a_pubend_and_begins_where_its_host_came_breaks_r46
     assert found(Beginnings, plant, late_pubends=1.0, cells=6, publish_rate=200.0) == "R46"
 
 
+@pytest.mark.slow
+def test_who_flees_and_forgets_since_when_it_is_owed_younger_pubends_breaks_r46() -> None:
+    many = {"pubends": 8, "publishers": 10, "subscribers": 10, "late_pubends": 0.9}
+    fleeing = {"durable": 1.0, "flee": 0.9, "amnesia": 0.0, "total": 0.0, "past": 0.0}
+    rates = {"crash": 2.0, "client loss": 8.0}
+    busy = {"publish_rate": 80.0, "churn_rate": 3.0, "down_ms_max": 1_000, "safety_ms": 3_000}
+    plant = (SubscriberHost, "owe", lambda *_: None)
+    changes: dict[str, Any] = {**many, **fleeing, **busy, "rates": rates}
+    assert found(Beginnings, plant, cells=4, **changes) == "R46"
+
+
 def some_subend(world: World) -> tuple[Host, Any, Any]:
     for host in world.hosts.values():
         machine: Any = host.process and host.process.machine

@@ -143,7 +143,7 @@ def test_a_damaged_record_refuses_whom_it_belongs_to(
     key = encode_key(record.key)
     execute(tmp_path, f"UPDATE records SET {change} WHERE key=?", key)  # noqa: S608
     with Desk(tmp_path) as desk:
-        if record.key[0] in {"life", "home", "neighbourhood"}:
+        if record.key[0] in {"life", "home", "neighbourhood", "retirement"}:
             with pytest.raises(DamagedError, match="without it the broker must not start"):
                 desk.storage.load()
             return

@@ -12,11 +12,12 @@ import pytest
 from gapless.core.errors import DamagedError, InUseError, NewerFormatError, StorageError
 from gapless.core.ids import Entry, Join, PubendId, ShbId, VirtualTime
 from gapless.core.machine import Fetched, Write, Written
-from gapless.messages.clients import Begin, BeginKind, Order
+from gapless.messages.clients import Begin, BeginKind, Moment, Order
 from gapless.messages.overlay import PubendProperties
 from gapless.messages.records import (
     AppendPacked,
     CommitRecord,
+    DriftRecord,
     EarlyHostRecord,
     Erase,
     HoldRecord,
@@ -31,6 +32,7 @@ from gapless.messages.records import (
     PublisherRecord,
     Record,
     RegimeRecord,
+    RetirementRecord,
     SegmentRecord,
     StagedRecord,
     Store,
@@ -59,9 +61,10 @@ RECORDS: tuple[Record, ...] = (
     CommitRecord(TRADES, "w", 6, 40, 49, 10, 1_010, 9),
     JoinRecord(PubendId("far#away"), Join(4, 2)),
     PlaceRecord(PubendId("far#away"), "b7"),
+    RetirementRecord(ShbId("b7", "c7"), 1_700_000_000_000_000, 9),
     SubscriptionRecord(
         "s",
-        (SegmentRecord("price > 1", TIME, ((TRADES, 30),)),),
+        (SegmentRecord("price > 1", TIME, ((TRADES, 30),), (Moment(HOST, TIME),)),),
         ((TRADES, 20),),
         ((TRADES, 10),),
         Order.TOTAL,
@@ -69,6 +72,10 @@ RECORDS: tuple[Record, ...] = (
         ((TRADES, "s/1"),),
         3_600,
         early=((QUOTES, TIME),),
+        told=("price > 0", TIME),
+        told_since=(Moment(HOST, TIME),),
+        owed=((QUOTES, (Moment(HOST, TIME),)),),
+        drifts=(DriftRecord(TRADES, 20, 0, 25),),
     ),
 )
 

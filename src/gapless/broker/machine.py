@@ -41,6 +41,7 @@ from gapless.core.machine import (
     Written,
 )
 from gapless.core.parameters import Parameters
+from gapless.core.ticks import Tick
 from gapless.delivery.acks import Reports
 from gapless.delivery.feed import is_leaf_number
 from gapless.delivery.knowledge import fault_of
@@ -197,7 +198,13 @@ class Broker:
         context, records, around = self.context, self._records, self.neighbourhood
         self.sessions = Sessions(context, around, self)
         self.announcements = Announcements(context, around, self.sessions)
-        self.retirements = Retirements(context, self.sessions)
+        self.retirements = Retirements(
+            context,
+            self.sessions,
+            records,
+            self._retirement_changed,
+            lambda: self.pubends.last_tick,
+        )
         self.partitions = Partitions(context, around, self.sessions)
         self.tables = Tables(
             context,
@@ -230,6 +237,8 @@ class Broker:
             context, self.tables, self.requests, self.routing.leaf_candidates, joins
         )
         self.host.obstacle = self._obstacle
+        self.host.abandonment.is_retired = self._is_retired
+        self.host.abandonment.back_at = self._back_at
         self.calls = Calls(self.host)
         self.reporting = Reporting(self.host, self.calls.expire)
         self.operators = Operators(self.host, self.calls)
@@ -241,6 +250,8 @@ class Broker:
                 self.calls.linger(restore(self.host, record))
         self.tables.begin()
         self.pubends.restore(records)
+        for shb in self.retirements.all():
+            self._retirement_changed(shb)  # the crash may have come before that was through
         self.stagers = Stagers(self, records)
         if around is not self._configured:
             self._reshaping.relink()  # the driver knows only what is configured
@@ -353,13 +364,46 @@ class Broker:
             self.context.tell(client, Refused(call.request, stranger))
             return
         self.retirements.retire(shb)
-        self._keep_nothing_for(shb)
         self.context.write((), lambda: self.context.tell(client, HostRetired(call.request)))
 
-    def _keep_nothing_for(self, shb: ShbId) -> None:
-        """A broker will never return."""
-        self.pubends.retire(shb)
-        self.whereabouts.retire(shb.broker)
+    def _retirement_changed(self, shb: ShbId) -> None:
+        """A broker will never return: keep and wait for nothing of it. Or that is forgotten, or it is back."""
+        pubends = [
+            pubend
+            for pubend in {*self.announcements.pubends(), *self.whereabouts.pubends_at(shb.broker)}
+            if self._home_of(pubend) == shb.broker
+        ]
+        if shb in self.retirements:
+            self.pubends.retire(shb)
+            for pubend in sorted(pubends):
+                self.host.abandonment.look_at(pubend)
+            for pubend in self.whereabouts.pubends_at(shb.broker):
+                # of one that is fed it has to be known, also after a crash, whose it was when it is not any more
+                if pubend not in self.host.joins or pubend in self.host.abandonment:
+                    self.whereabouts.forget(pubend)
+            return
+        self.pubends.readmit(shb)
+        if not self.retirements.is_back(shb):
+            self.whereabouts.retire(shb.broker)
+            return
+        for pubend in sorted(pubends):
+            self.whereabouts.note(pubend, shb.broker)  # its name was free meanwhile
+            self.host.abandonment.end(pubend)
+
+    def _home_of(self, pubend: PubendId) -> BrokerId | None:
+        """Return which broker has a pubend, by the news, or as is remembered."""
+        known = self.announcements.get(pubend)
+        return self.whereabouts.broker_of(pubend) if known is None else known.properties.broker
+
+    def _is_retired(self, pubend: PubendId) -> bool:
+        """Say whether the broker of a pubend was retired."""
+        home = self._home_of(pubend)
+        return home is not None and self.retirements.has(home)
+
+    def _back_at(self, pubend: PubendId) -> Tick:
+        """Return above which tick nobody has gone on without a pubend whose broker was retired and is back."""
+        home = self._home_of(pubend)
+        return 0 if home is None else self.retirements.back_at(home)
 
     def _settle(self) -> None:
         """Let everything follow that this step has caused, here first, then send the rest."""
@@ -460,9 +504,8 @@ class Broker:
                 self.reports.report(peer, message)
             case Announce():
                 self._announcement(peer, message)
-            case Retire(broker, cell, _):
-                if self.retirements.received(peer, message):
-                    self._keep_nothing_for(ShbId(broker, cell))
+            case Retire():
+                self.retirements.received(peer, message)
             case NameAsk():
                 self.naming.asked(peer, message)
             case NameAnswer():

@@ -173,6 +173,18 @@ class Pubends:
             if isinstance(hosted, Pubend):
                 hosted.retire(shb)
 
+    @property
+    def last_tick(self) -> Tick:
+        """The last tick that any pubend of this broker has given."""
+        ends = (each.last for each in self.hosted.values() if isinstance(each, Pubend))
+        return max(ends, default=0)
+
+    def readmit(self, shb: ShbId) -> None:
+        """Hear a host again that was retired."""
+        for hosted in self.hosted.values():
+            if isinstance(hosted, Pubend):
+                hosted.membership.readmit(shb)
+
     def review_regimes(self) -> None:
         """Tables have changed, and with them perhaps claims."""
         news = self._news()

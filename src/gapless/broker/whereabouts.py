@@ -36,6 +36,10 @@ class Whereabouts:
         """Return the pubends of one name that are remembered."""
         return [pubend for pubend in self._places if pubend.name == name]
 
+    def pubends_at(self, broker: BrokerId) -> list[PubendId]:
+        """Return which pubends another broker has, as far as was ever heard."""
+        return [pubend for pubend, home in self._places.items() if home == broker]
+
     def note(self, pubend: PubendId, broker: BrokerId) -> None:
         """Remember which broker has a pubend; nothing waits for that to be on disk."""
         mine = broker == self._context.identity.broker
@@ -51,7 +55,7 @@ class Whereabouts:
 
     def retire(self, broker: BrokerId) -> None:
         """A broker will never return, and with it nothing that it had."""
-        for pubend in [pubend for pubend, home in self._places.items() if home == broker]:
+        for pubend in self.pubends_at(broker):
             self.forget(pubend)
 
 

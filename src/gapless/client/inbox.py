@@ -47,6 +47,7 @@ from gapless.messages.clients import (
     Governed,
     Home,
     Order,
+    Owed,
     PositionTuple,
     Progress,
     Refused,
@@ -113,8 +114,13 @@ class Inbox:
         waited when the filter was changed."""
         self._quiet: dict[PubendId, tuple[Tick, Tick]] = {}
         """Where nothing comes: the place of the last that came, and how far the stream is told to be."""
+        self._owed: Owed | None = None
+        """Of a durable one: since when it is owed streams of which it has no place, as told with its filter."""
         self._earlier: tuple[Governed, ...] = ()
         """Of a durable one: the filters before the present one, and up to where each governs."""
+        self._passed_by: dict[PubendId, bool] = {}
+        """In total order: streams without which the others went on, and whether they still do. The broker is told
+        where they stood, so that it can tell what was lost of them should they be back; until it has."""
         self._waiters: set[asyncio.Future[None]] = set()
 
     # --- the beginning and the end -------------------------------------------------------------
@@ -239,7 +245,7 @@ class Inbox:
             settings.expiry_s,
             self._seeks,
             self.home,
-            *(((), ()) if self.home is None else self._luggage()),
+            *(((), (), None) if self.home is None else self._luggage()),
         )
         welcome = self.link.welcome
         if self.home is not None and welcome is not None and welcome.broker != self.home.broker:
@@ -247,7 +253,7 @@ class Inbox:
             self._has_moved = True
         self.link.ask(request, self._subscribed)
 
-    def _luggage(self) -> tuple[PositionTuple, tuple[Governed, ...]]:
+    def _luggage(self) -> tuple[PositionTuple, tuple[Governed, ...], Owed | None]:
         """Return what another broker has to know of the subscription, should it go on there."""
         acked = {**self._resting, **self._bases, **self._acked}
         # who was sought back gets again what it had acknowledged, by the filters of then
@@ -259,17 +265,24 @@ class Inbox:
             for each in self._earlier
             if any(end > done.get(pubend, end) for pubend, end in each.ends)
         )
-        return tuple(acked.items()), self._earlier
+        return tuple(acked.items()), self._earlier, self._owed
 
     def _begin(self) -> Begin:
         begin = self._beginning
         asked = dict(begin.position) if begin.kind is BeginKind.POSITION else {}
         is_merged = self._settings.order is Order.TOTAL
-        ticks = self.prefetch.resume_from({**asked, **self._resting}, merged=is_merged)
+        ticks = self.prefetch.resume_from(
+            {**asked, **self._resting}, self._passed_by, merged=is_merged
+        )
         if not ticks:
             return begin
+        merged = None
+        if is_merged:
+            last = self.prefetch.last
+            before = min(max(asked.values(), default=0), max(ticks.values()))
+            merged = before if last is None else last[0]
         others = begin.elsewhere()
-        return Begin(BeginKind.POSITION, tuple(ticks.items()), others.clock, others.kind)
+        return Begin(BeginKind.POSITION, tuple(ticks.items()), others.clock, others.kind, merged)
 
     def _subscribed(self, notice: Any) -> None:
         if isinstance(notice, Refused):
@@ -284,7 +297,7 @@ class Inbox:
             self.end(TakenOverError(_moved(self.name)))
             return
         self._seeks = answer.seeks
-        self.home = answer.home
+        self.home, self._owed = answer.home, answer.owed
         if answer.filter:
             if answer.filter != self.text:
                 self.keep_beginnings(set())
@@ -297,6 +310,7 @@ class Inbox:
             broker = self.link.welcome.broker
             self._audit.opened(broker, self.text, answer.position, self.prefetch.received)
         self._waiting = {each.pubend: each.reason for each in answer.waiting}
+        self._passed_by = dict.fromkeys(self._passed_by, False)  # which still are is told again
         self._resting = {
             each.pubend: after
             for each in answer.waiting
@@ -370,6 +384,8 @@ class Inbox:
         prefetch.take(notice.runs)
         if self._floor:
             self._rise()
+        if self._passed_by:
+            self._forget_passed()
         if prefetch.repeated:
             self.give_credit()
         self._wake()
@@ -394,10 +410,10 @@ class Inbox:
             self.end(kind(notice.reason))
             return
         if isinstance(notice, Stalled):
-            self._stalled(notice.pubend, notice.reason)
+            self._stalled(notice)
             return
         if isinstance(notice, Switched):
-            self.switched(notice.filter, notice.position)
+            self.switched(notice.filter, notice.position, notice.owed)
             return
         if self._is_seeking:
             return  # it is of the place that the subscription leaves
@@ -423,16 +439,17 @@ class Inbox:
             self.prefetch.begin(pubend, notice.high)
         else:
             self.prefetch.lose(pubend, notice.low, notice.high)
+        self._forget_passed()
         if self._audit is not None:
             self._audit.lost(pubend, notice.low, notice.high, expected=is_expected)
 
-    def switched(self, text: str, position: PositionTuple) -> None:
-        """Another filter governs after a position."""
+    def switched(self, text: str, position: PositionTuple, owed: Owed | None) -> None:
+        """Another filter governs after a position, and is owed what is younger."""
         if text != self.text:
             if self._settings.durable:
                 self._earlier += (Governed(self.text, position),)
             self.keep_beginnings({*dict(position)})
-        self.text = text
+        self.text, self._owed = text, owed
         if self._audit is not None:
             self._audit.switched(text, position)
 
@@ -453,6 +470,7 @@ class Inbox:
             if self._settings.durable:
                 self._note_quiet(pubend, tick)
             self.prefetch.begin(pubend, tick)
+        self._forget_passed()
         if self._audit is not None:
             self._audit.progressed(position)
         if self._floor:
@@ -470,12 +488,32 @@ class Inbox:
         if max(self._acked.get(pubend, 0), self._bases.get(pubend, 0)) >= last:
             self.acknowledge({pubend: tick})
 
-    def _stalled(self, pubend: PubendId, reason: str) -> None:
+    def _stalled(self, notice: Stalled) -> None:
         """A stream stands still, or goes on; the others are as they were."""
-        if reason:
-            self._waiting[pubend] = reason
+        if notice.reason:
+            self._waiting[notice.pubend] = notice.reason
         else:
-            self._waiting.pop(pubend, None)
+            self._waiting.pop(notice.pubend, None)
+        if notice.passed:
+            if notice.pubend not in self._passed_by and not self._is_seeking:
+                self._level(notice.pubend)
+            self._passed_by[notice.pubend] = True
+        elif notice.pubend in self._passed_by:
+            self._passed_by[notice.pubend] = False
+
+    def _level(self, pubend: PubendId) -> None:
+        """Note that a stream was looked at up to the last event, before the others go on without it."""
+        tick = self.prefetch.level_of(pubend)
+        if self.prefetch.received.get(pubend, tick) < tick:
+            self._progressed(((pubend, tick),))
+
+    def _forget_passed(self) -> None:
+        """Forget that streams were passed by that are back, and as far as the others."""
+        self._passed_by = {
+            pubend: still
+            for pubend, still in self._passed_by.items()
+            if still or self.prefetch.received.get(pubend, 0) < self.prefetch.level_of(pubend)
+        }
 
 
 def _moved(name: str) -> str:

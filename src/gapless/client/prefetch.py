@@ -12,7 +12,7 @@ never more than the bound; credit is given again when half of it is free.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import repeat
 from typing import TypeAlias
 
@@ -199,17 +199,26 @@ class Prefetch:
         waiting = len(self.queue) - self.losses
         self.free = self.bound - waiting
 
-    def resume_from(self, waiting: dict[PubendId, Tick], *, merged: bool) -> dict[PubendId, Tick]:
+    def level_of(self, pubend: PubendId) -> Tick:
+        """Return up to where a stream was looked at before the last event, in total order: by tick, then by name."""
+        if self.last is None:
+            return 0
+        last, of = self.last
+        return last if pubend <= of else last - 1
+
+    def resume_from(
+        self, waiting: dict[PubendId, Tick], passed_by: Collection[PubendId] = (), *, merged: bool
+    ) -> dict[PubendId, Tick]:
         """Return after which ticks to go on, also of streams that wait for their beginning.
 
         If the streams are merged, all are as far as the last: in total order everything below the last
         event was looked at on all streams, by the filter of that time. What another filter would find
-        there is not asked for.
+        there is not asked for. But those that were ``passed_by`` are where they stood.
         """
         places = {**waiting, **self.received}
-        if not merged or self.last is None:
+        if not merged:
             return places
-        last, of = self.last
         return {
-            pubend: max(tick, last if pubend <= of else last - 1) for pubend, tick in places.items()
+            pubend: tick if pubend in passed_by else max(tick, self.level_of(pubend))
+            for pubend, tick in places.items()
         }

@@ -371,7 +371,7 @@ class Subscription:
             done = Link.expect(answer, FilterSet)
             if text != before:
                 inbox.keep_beginnings({*done.waiting, *dict(done.position)})
-            inbox.switched(text, done.position)
+            inbox.switched(text, done.position, done.owed)
             return Position.of(dict(done.position))
 
     async def seek(

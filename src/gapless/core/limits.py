@@ -128,6 +128,13 @@ MEASURED_BYTES_MAX: Final = 4_194_304
 ADVERTISEMENTS_KEPT: Final = 8
 """Narrower advertisements that are remembered. Of what is older it is not known who could match it."""
 
+OWED_MOMENTS_MAX: Final = 8
+"""Homes by whose moments a durable subscription is owed a younger pubend. Beyond, the first and the last ones
+stay: the first had it for longest, and the last are those that a pubend has surely heard of."""
+
+HOSTS_ASKED_MAX: Final = 64
+"""Former homes of subscriptions that a pubend is asked about at once; of more it is asked again."""
+
 EARLY_TIMES_MAX: Final = 8
 """Moments that are noted of one host that was known before a pubend was made. Beyond, the two nearest
 become one: some subscriptions then begin a little earlier than they could ask for."""

@@ -12,6 +12,9 @@ Once tables claim a host for the pubend, it knows the pubend, for nobody speaks 
 not; and what it begins later is told where it begins. A while after that nothing more is noted: what
 was on its way meanwhile has come.
 
+A host also asks for others, from which subscriptions have fled to it (MV-13): these begin where one of
+their homes was known.
+
 Until a host comes, the log is kept for it for a while, as it is for nobody else: nobody has reported
 for it. When it asks, its row keeps the log, on disk before the answer (I10).
 """

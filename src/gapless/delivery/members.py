@@ -76,8 +76,8 @@ class Membership:
         until = now + us(s=parameters.left_memory_s)
         self._left = {each.shb: (each.join, until) for each in left}
         """The last stay of each host that has left, and until when it is remembered."""
-        self._retired: dict[ShbId, int] = {}
-        """Until when each host is remembered that will not return."""
+        self._retired: set[ShbId] = set()
+        """Hosts that will not return."""
 
     # --- what comes in -----------------------------------------------------------------------
 
@@ -88,10 +88,7 @@ class Membership:
         left = self._left.get(member.shb)
         if left is not None and member.join <= left[0] and now < left[1]:
             return False  # an old report, still under way when the host left
-        silent = now - self._heard_at.get(member.shb, now)
-        if member.shb not in self._heard_since or silent > us(ms=self._parameters.ack_memory_ms):
-            self._heard_since[member.shb] = now
-        self._heard_at[member.shb] = now
+        self._hear(member.shb, now)
         held = self._heard.get(member.shb)
         news = held is None or member != held.member
         if held is None or member.join > held.member.join:
@@ -130,10 +127,11 @@ class Membership:
                 parked=True,
                 floor=floor,
             )
-            self._heard_at[member.shb] = now
         elif row.join < member.join:
             row = msgspec.structs.replace(row, join=member.join, durable=member.durable)
             self._rows[member.shb] = row
+        if row.join == member.join:
+            self._hear(member.shb, now)  # its lease goes on: it is told that the log is kept
         return row
 
     def leave(self, shb: ShbId, join: Join, now: int) -> tuple[LeftRecord, bool]:
@@ -150,14 +148,22 @@ class Membership:
             del self._rows[shb]
         return LeftRecord(self._pubend, shb, latest), was_member
 
-    def retire(self, shb: ShbId, now: int) -> tuple[bool, list[HoldRecord]]:
+    def retire(self, shb: ShbId) -> tuple[bool, list[HoldRecord]]:
         """A host will not return: say whether it was a member, and return its holds, now gone (R26)."""
-        self._retired[shb] = now + us(s=self._parameters.tombstone_ttl_s)
+        self._retired.add(shb)
         self._heard.pop(shb, None)
         holds = [row for row in self._holds.values() if row.hold.shb == shb]
         for row in holds:
             del self._holds[row.hold]
         return self._rows.pop(shb, None) is not None, holds
+
+    def readmit(self, shb: ShbId) -> None:
+        """A host that was retired is heard again: its next report makes it a member.
+
+        Above what it reports the log is kept again, as far as it is there. What was released meanwhile it learns
+        by that, as a gap.
+        """
+        self._retired.discard(shb)
 
     def hold(self, hold: HoldId, tick: Tick, now: int) -> HoldRecord:
         """Keep the log above ``tick`` for a catch-up; a hold only moves up (R49)."""
@@ -267,7 +273,6 @@ class Membership:
                 self._rows[shb] = msgspec.structs.replace(row, parked=True)
                 self._heard.pop(shb, None)
                 parked.append(self._rows[shb])
-        self._retired = {shb: until for shb, until in self._retired.items() if now < until}
         return parked, ended
 
     def forget_left(self, now: int) -> list[ShbId]:
@@ -299,6 +304,13 @@ class Membership:
         return stale
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _hear(self, shb: ShbId, now: int) -> None:
+        """A host was heard of, perhaps after a break."""
+        silent = now - self._heard_at.get(shb, now)
+        if shb not in self._heard_since or silent > us(ms=self._parameters.ack_memory_ms):
+            self._heard_since[shb] = now
+        self._heard_at[shb] = now
 
     def _entry(self, shb: ShbId, claimed: Entry | None, now: int) -> Entry | None:
         """Return a host's entry in the vector, None if it is not to be listed."""

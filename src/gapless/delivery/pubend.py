@@ -416,15 +416,25 @@ class Pubend(StreamEnd):
         for shb, time in hosts.items():
             self.early_hosts.note(shb, time, self.last, self._context.now)
 
-    def expect(self, newcomer: Member, then: Callable[[Known, Tick], None]) -> None:
-        """Keep the log for a host that comes; then say since when it was known, and what is kept."""
-        known = self.early_hosts.known(newcomer.shb)
+    def expect(
+        self,
+        newcomer: Member,
+        hosts: Iterable[ShbId],
+        then: Callable[[dict[ShbId, Known], Tick], None],
+    ) -> None:
+        """Keep the log for a host that comes; then say since when it was known, and what is kept.
+
+        The same of other hosts from which subscriptions have come to it.
+        """
+        asked = {shb: self.early_hosts.known(shb) for shb in (newcomer.shb, *hosts)}
+        known = {shb: each for shb, each in asked.items() if each}
         row = None
         if known:
-            floor = max(known[0][1], self._latest.released)
+            since = min(each[0][1] for each in known.values())
+            floor = max(since, self._latest.released)
             row = self.membership.expect(newcomer, floor, self._context.now)
         if row is None:
-            then((), 0)
+            then({}, 0)
         else:
             changes = (Store(row), *self.early_hosts.changes())
             self._context.write(changes, lambda: then(known, row.floor))
@@ -483,7 +493,7 @@ class Pubend(StreamEnd):
 
     def retire(self, shb: ShbId) -> None:
         """Keep nothing for a host that will not return (R26)."""
-        was_member, holds = self.membership.retire(shb, self._context.now)
+        was_member, holds = self.membership.retire(shb)
         changes = [Erase(row.key) for row in holds] + self.early_hosts.retire(shb)
         if was_member:
             changes.append(Erase(MemberRecord.key_of(self._record.pubend, shb)))

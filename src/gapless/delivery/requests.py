@@ -158,6 +158,7 @@ class Requests:
         then: Callable[[ReadReply], None],
         hold_tick: Tick | None = None,
         newcomer: Member | None = None,
+        hosts: tuple[ShbId, ...] = (),
         fault: Callable[[str], None] = _nobody_told,
         bytes_max: int = 0,
         form: ReadForm = ReadForm.EVENTS,
@@ -165,7 +166,7 @@ class Requests:
         """Read the log of a pubend (R48); the answer may end below ``high``.
 
         A hold is put, or raised, to ``hold_tick``, which is just below ``low`` unless it is given
-        (R49). A ``newcomer`` is a host that asks since when it was known (R46). Above
+        (R49). A ``newcomer`` is a host that asks since when it was known, and other ``hosts`` (R46). Above
         ``reads_per_shb_max`` under way for a pubend a read waits for its turn. While the log cannot be
         read at ``low``, ``fault`` is told why, others take its turn, and it is tried again (P8).
         """
@@ -186,6 +187,7 @@ class Requests:
                 above,
                 newcomer,
                 form,
+                hosts,
             )
 
         errand = self._errand(pubend, made, then, fault)

@@ -19,17 +19,24 @@ from msgspec.structs import replace
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
 from gapless.core.ids import Join, ShbId
-from gapless.core.limits import READ_FILTERS_KEPT, READ_PIECES_MAX, READS_MAX, RELEASED_HOLDS_KEPT
+from gapless.core.limits import (
+    HOSTS_ASKED_MAX,
+    READ_FILTERS_KEPT,
+    READ_PIECES_MAX,
+    READS_MAX,
+    RELEASED_HOLDS_KEPT,
+)
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
+from gapless.delivery.early_hosts import Known
 from gapless.delivery.knowledge import content_bytes, cut, filtered
 from gapless.delivery.packing import Picker, packed_ticks
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.requests import way_back
 from gapless.messages.records import Erase, HoldRecord, PackedRow, Store
 from gapless.messages.requests import HoldId, Read, ReadReply
-from gapless.messages.streams import Piece, ReadForm
+from gapless.messages.streams import Member, Piece, ReadForm
 
 __all__ = ["Serving"]
 
@@ -106,16 +113,27 @@ class Serving:
             return
         self._reading += 1
         if request.newcomer is not None:
-            self._pubend.expect(
-                request.newcomer,
-                lambda known, kept: self._look(
-                    request, wanted, lambda reply: then(replace(reply, known=known, kept=kept))
-                ),
-            )
+            self._expect(request.newcomer, request, wanted, then)
         elif request.hold is None:
             self._look(request, wanted, then)
         else:
             self._hold(request.hold, request.hold_tick, lambda: self._look(request, wanted, then))
+
+    def _expect(
+        self, newcomer: Member, request: Read, wanted: Filter, then: Callable[[ReadReply], None]
+    ) -> None:
+        """Answer a host that comes with since when it was known, when the log is kept for it (R46)."""
+
+        def kept_for(known: dict[ShbId, Known], kept: Tick) -> None:
+            own = known.pop(newcomer.shb, ())
+            others = tuple(known.items())
+            self._look(
+                request,
+                wanted,
+                lambda reply: then(replace(reply, known=own, kept=kept, others=others)),
+            )
+
+        self._pubend.expect(newcomer, request.hosts[:HOSTS_ASKED_MAX], kept_for)
 
     def _look(self, request: Read, wanted: Filter, then: Callable[[ReadReply], None]) -> None:
         pubend = self._pubend

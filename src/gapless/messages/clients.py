@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 from gapless.content.values import Value
-from gapless.core.ids import BrokerId, PubendId
+from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
 from gapless.core.limits import INT_MAX, SEQUENCE_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Partition, Quality
@@ -32,9 +32,11 @@ __all__ = [
     "Home",
     "HostRetired",
     "ListPartitions",
+    "Moment",
     "OpenPubend",
     "OpenPublisher",
     "Order",
+    "Owed",
     "PartitionTable",
     "PositionTuple",
     "Progress",
@@ -164,6 +166,9 @@ class Begin(msgspec.Struct, frozen=True, array_like=True):
     clock: int = 0
     others: BeginKind = BeginKind.LATEST
     """Of a position: how it begins on streams of which that names no place."""
+    merged: Tick | None = None
+    """Of a position in total order: the tick of the last event that came. A stream in which nothing comes may be
+    farther, and one that was passed by is not as far. None: as far as the position is."""
 
     def on(self, pubend: PubendId) -> BeginKind:
         """Say how it begins on one stream."""
@@ -202,6 +207,24 @@ class Governed(msgspec.Struct, frozen=True, array_like=True):
     ends: PositionTuple
 
 
+class Moment(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A moment of a subscriber host, by its virtual time: brokers know since when its news is there."""
+
+    host: ShbId
+    time: VirtualTime
+
+
+class Owed(msgspec.Struct, frozen=True, array_like=True):
+    """Since when a durable subscription is owed pubends of which its client has no place (R46)."""
+
+    since: tuple[Moment, ...]
+    """When its homes had it, with the filter that its client was told of last, the oldest first. It is owed
+    what was published where one of them was known by then."""
+    others: tuple[tuple[PubendId, tuple[Moment, ...]], ...] = ()
+    """Pubends for which that does not hold, as its home has heard of them, each with its own moments. None:
+    the pubend was there before, so it begins with what comes."""
+
+
 class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Deliver what matches the filter. A durable one of that name goes on where it was (R46, R50)."""
 
@@ -223,6 +246,8 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Of one with a home: what its client has acknowledged, above which a new home keeps the logs."""
     earlier: tuple[Governed, ...] = ()
     """Of one with a home: the filters before this one that govern some of what is not acknowledged."""
+    owed: Owed | None = None
+    """Of one with a home: what it was told last of what it is owed."""
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True):
@@ -250,6 +275,8 @@ class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Of a durable one: the filters before that, which its client takes along if it has to flee."""
     begin: Begin = Begin()
     """Of a durable one: how it begins on streams of which it has no place, for the same."""
+    owed: Owed | None = None
+    """Of a durable one: since when it is owed such streams if it begins with the latest, for the same."""
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -261,7 +288,7 @@ class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Stalled(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A subscription stands still on a pubend that can be reached, and why; it goes on by itself.
+    """A subscription stands still on a pubend, not because of the way there, and why; it goes on by itself.
 
     Told once in a connection while it lasts. With an empty reason: it goes on.
     """
@@ -269,6 +296,9 @@ class Stalled(msgspec.Struct, frozen=True, array_like=True, tag=True):
     subscription: str
     pubend: PubendId
     reason: str
+    passed: bool = False
+    """In total order: the others go on without it, as its broker was retired. Should it be back, what lies between
+    is a gap."""
 
 
 class Delivery(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -346,6 +376,8 @@ class FilterSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
     position: PositionTuple
     waiting: tuple[PubendId, ...] = ()
     """Streams that have no place yet and still begin with the oldest, by the new filter."""
+    owed: Owed | None = None
+    """Of a durable one: since when it is owed streams of which it has no place, by the new filter."""
 
 
 class Switched(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -354,6 +386,8 @@ class Switched(msgspec.Struct, frozen=True, array_like=True, tag=True):
     subscription: str
     filter: str
     position: PositionTuple
+    owed: Owed | None = None
+    """Since when it is owed streams of which it has no place, by the new filter."""
 
 
 class Seek(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.core.ticks import Tick
 
 __all__ = [
     "Announce",
@@ -222,8 +223,16 @@ class NameAnswer(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Retire(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A subscriber host will never return; flooded like an announcement (R26)."""
+    """A broker will never return; or it was said to, and is back. Flooded like an announcement (R26)."""
 
     broker: BrokerId
     cell: CellId
     version: int
+    back: Tick = 0
+    """Not 0: it has returned after all, as it says itself, which ends the retirement of that version. None of its
+    pubends had a tick above this then."""
+
+    @property
+    def is_back(self) -> bool:
+        """Whether it has returned after all."""
+        return self.back > 0

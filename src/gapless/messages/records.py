@@ -12,7 +12,7 @@ import msgspec
 
 from gapless.core.ids import BrokerId, CellId, Entry, Join, PubendId, ShbId, VirtualTime
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Begin, Order, PositionTuple
+from gapless.messages.clients import Begin, Moment, Order, PositionTuple
 from gapless.messages.overlay import CellInfo, PubendProperties
 from gapless.messages.requests import HoldId
 from gapless.messages.streams import Publication
@@ -22,6 +22,7 @@ __all__ = [
     "AppendPacked",
     "Change",
     "CommitRecord",
+    "DriftRecord",
     "EarlyHostRecord",
     "Erase",
     "HoldRecord",
@@ -38,6 +39,7 @@ __all__ = [
     "PublisherRecord",
     "Record",
     "RegimeRecord",
+    "RetirementRecord",
     "SegmentRecord",
     "StagedRecord",
     "Store",
@@ -262,6 +264,8 @@ class JoinRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     pubend: PubendId
     join: Join
+    abandoned: bool = False
+    """Whether the pubend's broker was retired, and nobody has fed this one since (R26)."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -281,6 +285,25 @@ class PlaceRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
         return ("place", str(self.pubend))
 
 
+class RetirementRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A broker will never return, as was said of it last; or it was retired, and is back (R26)."""
+
+    shb: ShbId
+    version: int
+    back: Tick
+    """0: it is retired. Else none of its pubends had a tick above this when it was back."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One a broker."""
+        return self.key_of(self.shb)
+
+    @staticmethod
+    def key_of(shb: ShbId) -> tuple[str, ...]:
+        """Return the key of what was said of a broker."""
+        return ("retirement", str(shb))
+
+
 class SegmentRecord(msgspec.Struct, frozen=True, array_like=True):
     """A filter of a durable subscription, and up to where it governs each pubend (R47)."""
 
@@ -288,6 +311,20 @@ class SegmentRecord(msgspec.Struct, frozen=True, array_like=True):
     time: VirtualTime
     """Its virtual start time when it was made: a stream that has reached it owes it events."""
     ends: PositionTuple
+    since: tuple[Moment, ...] = ()
+    """When other hosts had it, before the subscription came here (R46)."""
+
+
+class DriftRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A pubend without which the others go on in total order, as its broker was retired (R26, R51)."""
+
+    pubend: PubendId
+    stood_at: Tick
+    """Up to where the subscription had taken everything of it."""
+    merged: Tick
+    """What was merged then; 0 if its client may have been given something since."""
+    passed: Tick
+    """0 while they go on without it. Then: what it has above where it stood and up to here comes too late."""
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -325,6 +362,12 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     filter that its client knew of when its host heard of the pubend (R46)."""
     told: tuple[str, VirtualTime] | None = None
     """What its client was told of its filter, and since when that was wanted, if it is not the newest."""
+    told_since: tuple[Moment, ...] = ()
+    """Of the same filter: when other hosts had it."""
+    owed: tuple[tuple[PubendId, tuple[Moment, ...]], ...] = ()
+    """Pubends that it has not begun on and is owed by moments of other hosts too, or not at all (R46)."""
+    drifts: tuple[DriftRecord, ...] = ()
+    """In total order: pubends without which the others go on, or went on."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -352,6 +395,7 @@ Record: TypeAlias = (
     | CommitRecord
     | JoinRecord
     | PlaceRecord
+    | RetirementRecord
     | SubscriptionRecord
 )
 

@@ -42,6 +42,8 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A host that comes to the pubend, and asks since when it was known there (R46)."""
     form: ReadForm = ReadForm.EVENTS
     """An older broker knows but one, and answers with pieces."""
+    hosts: tuple[ShbId, ...] = ()
+    """Other hosts that the newcomer asks the same of: subscriptions have fled from them to it (MV-13)."""
 
 
 class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -64,6 +66,8 @@ class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Above this tick the log is kept for the newcomer, if anything was known of it."""
     rows: tuple[bytes, ...] = ()
     """In place of pieces, if another form was asked for."""
+    others: tuple[tuple[ShbId, tuple[tuple[VirtualTime, Tick], ...]], ...] = ()
+    """What was known of the other hosts that were asked of, as far as it was."""
 
 
 class ReleaseHold(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -16,6 +16,10 @@ In which order matters. The old home, dead or alive, keeps the log from where it
 acknowledged. So the new one says that it is home only when every log is held for the subscription there
 too; until then both keep it, and nothing is released in between (run 20 of the rules).
 
+A client has no place on pubends that were made since it was told where it is. It brings along since when its
+homes had its filter, and begins where such a pubend knew of one of them
+(:mod:`gapless.delivery.subscribers.owing`).
+
 Invariants: of the homes of one subscription that know of each other only the one with the greatest
 epoch runs it; a client's position decides what it gets, never what a home believes; a name that another
 subscription has is refused, never shared (MV-14, MV-16). A client without token that asks for a name

@@ -111,17 +111,22 @@ class Homes:
             elif now - since >= self._ttl_us:
                 del self._moves[birth]
         for subscription in self._calls.durable():
-            if subscription.epoch and subscription.stored and self._is_kept(subscription):
+            if subscription.epoch and subscription.is_on_disk and self._is_kept(subscription):
                 self._claim(subscription)
 
     def _is_kept(self, subscription: Subscription) -> bool:
-        """Say whether this broker keeps all logs that the subscription needs."""
+        """Say whether this broker keeps all logs that the subscription needs.
+
+        Also of pubends that it is owed by moments of former homes: those may keep them for it. For one that
+        is abandoned nobody waits (R26). Should it be back, its rows of former homes are still there.
+        """
+        abandoned, strands = subscription.host.abandonment, subscription.strands
         placed = {pubend for pubend, _ in subscription.begin.position}
-        strands = subscription.strands
-        return placed.issubset(strands) and all(
-            strand.settled
-            for pubend, strand in strands.items()
-            if pubend in placed or strand.state is not State.WAITING
+        owed = {pubend for pubend, each in subscription.early.items() if each.moments}
+        begun = {pubend for pubend, each in strands.items() if each.state is not State.WAITING}
+        return all(
+            pubend in abandoned or (pubend in strands and strands[pubend].settled)
+            for pubend in placed | owed | begun
         )
 
     def _claim(self, subscription: Subscription) -> None:

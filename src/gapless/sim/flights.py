@@ -63,4 +63,5 @@ FLIGHTS: Final = (
 )
 """Each is to be caught within 1,000 seeds. Three more rules, that only what is kept is claimed, that every
 attempt counts, and that an older claim does not, are shown by the scenarios of ``tests/mobility``: in the swarm
-others make up for them."""
+others make up for them. That since when it is owed younger pubends moves along takes many of these while clients
+flee: such runs are made in ``tests/sim/test_probes.py``."""

@@ -61,7 +61,7 @@ _OVERLAY: Final[dict[type, str]] = {
     overlay.PartitionInfo: "PartitionInfo {partition}< {formed}> hops left {hops_left}",
     overlay.NameAsk: "NameAsk {name} by {asker} {number}",
     overlay.NameAnswer: "NameAnswer {key} {verdict}< at {broker}>",
-    overlay.Retire: "Retire {broker}@{cell} v{version}",
+    overlay.Retire: "Retire {broker}@{cell} v{version}< back {back}>",
     mobility.Superseded: "Superseded {birth} epoch {epoch} at {home}",
 }
 
@@ -106,11 +106,11 @@ _STREAMS: Final[dict[type, str]] = {
     requests.HoldId: "{shb}/{subscription}",
     requests.Read: (
         "Read {request} of {asker}: {pubend} [{low}, {high}] {filter}"
-        "< hold {hold} above {hold_tick}>< newcomer {newcomer}>< {form}>"
+        "< hold {hold} above {hold_tick}>< newcomer {newcomer}>< of {hosts}>< {form}>"
     ),
     requests.ReadReply: (
         "ReadReply {request}: {pubend} done {done} top {top} released {released}"
-        "< gone {gone}>< {pieces}>< rows {rows}>< fault {fault}>< known {known} kept {kept}>"
+        "< gone {gone}>< {pieces}>< rows {rows}>< fault {fault}>< known {known} kept {kept}>< {others}>"
     ),
     requests.ReleaseHold: "ReleaseHold {request} of {asker}: {pubend} {hold}",
     requests.Leave: "Leave {request} of {asker}: {pubend} {shb} joined {join}",
@@ -129,9 +129,11 @@ _CLIENTS: Final[dict[type, str]] = {
     clients.Begin: "{kind}< {position}>< {clock}>",
     clients.Home: "{birth} epoch {epoch} at {broker}",
     clients.Governed: "{filter} up to {ends}",
+    clients.Moment: "{host} {time}",
+    clients.Owed: "since {since}< others {others}>",
     clients.Subscribe: (
         "Subscribe {request}: {subscription} {filter} from {begin}< {durable}>< {order}>"
-        " credit {credit}< home {home}>< acked {acked}>< earlier {earlier}>"
+        " credit {credit}< home {home}>< acked {acked}>< earlier {earlier}>< owed {owed}>"
     ),
     clients.Waiting: "{pubend}: {reason}< after {after}>",
     clients.Subscribed: (
@@ -187,8 +189,10 @@ _RECORDS: Final[dict[type, str]] = {
     records.PublisherRecord: "publisher {pubend} {publisher}/{last_sequence} session {session}",
     records.StagedRecord: "staged {pubend} {writer}/{batch} part {partition} attempt {attempt} #{number}",
     records.CommitRecord: "commit {pubend} {writer}/{batch} [{first}, {last}]",
-    records.JoinRecord: "join {pubend} {join}",
+    records.JoinRecord: "join {pubend} {join}< abandoned {abandoned}>",
     records.PlaceRecord: "place {pubend} at {broker}",
+    records.RetirementRecord: "retirement {shb} v{version}< back {back}>",
+    records.DriftRecord: "{pubend} stood at {stood_at}, merged {merged}, passed {passed}",
     records.SegmentRecord: "{filter} from {time}< up to {ends}>",
     records.SubscriptionRecord: (
         "subscription {subscription} {segments} acked {acked} base {base}< untold {untold}>"

@@ -62,7 +62,8 @@ class Reader(Client):
         elif isinstance(notice, ReadPart) and notice.request == self._request:
             self._check(notice)
             self.low = max(self.low, notice.done + 1)
-            if self.low > min(self.high, notice.top):
+            self.high = min(self.high, notice.top)  # what is appended meanwhile is not asked for
+            if self.low > self.high:
                 self._finish()
             else:
                 self._ask_on()

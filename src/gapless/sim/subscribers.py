@@ -18,6 +18,7 @@ from gapless.messages.clients import (
     Governed,
     Home,
     Order,
+    Owed,
     PositionTuple,
     Progress,
     Refused,
@@ -86,6 +87,8 @@ class Subscriber(Client):
         """Of a durable one: its present filter, as its home calls it."""
         self._earlier: tuple[Governed, ...] = ()
         """Of a durable one: its filters before the present one, as far as they matter."""
+        self._owed: Owed | None = None
+        """Of a durable one: since when it is owed streams of which it has no place, by that filter."""
         self._change: SetFilter | None = None
         self._change_asked = 0
         """How often the present filter change was asked for."""
@@ -170,6 +173,7 @@ class Subscriber(Client):
                 home=home,
                 acked=self.checker.acknowledged() if home is not None else (),
                 earlier=earlier,
+                owed=self._owed if home is not None else None,
             )
         )
 
@@ -287,6 +291,7 @@ class Subscriber(Client):
         self._subscribing = 0
         erased, was_home = self._erasures(), self._is_at_home
         self._home, self._text, self._earlier = notice.home, notice.filter, notice.earlier
+        self._owed = notice.owed
         waiting = notice.waiting
         self._resting = {each.pubend: each.after for each in waiting if each.after is not None}
         is_gone = was_home and erased > self._erased.get(self.host.broker, erased)
@@ -339,6 +344,7 @@ class Subscriber(Client):
         if self._change is not None and notice.request == self._change.request:
             wanted, self._change = self._change.filter, None
             if self.durable:
+                self._owed = notice.owed
                 self._note_switch(str(self.truth.filter(wanted)), notice.position)
             self.checker.change_done(notice.position, exact=self._change_asked == 1)
 

@@ -227,3 +227,17 @@ def test_a_record_may_name_segments_that_govern_nothing_any_more() -> None:
     strand = world.strand("n", "x")
     assert strand.course == []
     assert strand.segment.text == "kind = 1"
+
+
+def test_a_record_of_before_subscriptions_brought_moments_along_comes_back() -> None:
+    # what was added since has a default, and a record is a list
+    world, _ = stage()
+    x = Asker(world, "n", "x")
+    x.subscribe("kind = 1", durable=True)
+    record = world.record("n", "x")
+    assert record is not None
+    fields = msgspec.to_builtins(record)
+    fields[2] = [segment[:3] for segment in fields[2]]
+    old = msgspec.convert(fields[: fields.index("x") + 17], type(record))
+    assert (old.segments[0].since, old.told_since, old.owed) == ((), (), ())
+    assert msgspec.structs.replace(record, told_since=(), owed=()) == old

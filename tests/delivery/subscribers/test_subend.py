@@ -229,8 +229,8 @@ def test_of_an_uncovered_range_that_is_released_the_live_are_told_a_gap() -> Non
     world, ann, x, y = uncovered()
     y.leave()
     pubend = world.pubend("p", P)
-    pubend.membership.retire(shb("n"), 0)
-    pubend.membership._retired.clear()  # its lease is over, and it may come back
+    pubend.membership.retire(shb("n"))
+    pubend.membership.readmit(shb("n"))  # and it is back
     world.run(s=2)
     assert world.released("p", P) > ann.ticks["e2"]
     world.heal("a", "n")

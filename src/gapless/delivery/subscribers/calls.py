@@ -7,20 +7,22 @@ late from it is refused or ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
 
 from gapless.content.filter import Filter
 from gapless.core.errors import FilterError
+from gapless.core.ids import PubendId
 from gapless.core.limits import NAME_MAX
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
 from gapless.delivery.subscribers.host import SubscriberHost
+from gapless.delivery.subscribers.owing import Early, fault_of
 from gapless.delivery.subscribers.states import State
 from gapless.delivery.subscribers.strand import Strand
-from gapless.delivery.subscribers.subscription import Answer, Subscription
+from gapless.delivery.subscribers.subscription import Answer, Subscription, Told
 from gapless.messages.clients import (
     Ack,
     Begin,
@@ -139,10 +141,12 @@ class Calls:
                 return
             self._tell_taken_over(found, client)
         if found is not None and found.durable and not _is_outdated(found, call, wanted):
-            if call.home is not None and _is_behind(found, call.home):
+            is_moved = call.home is not None and _is_behind(found, call.home)
+            if call.home is not None and is_moved:
                 self._come_home(found, call, call.home)
+                is_moved = call.home.broker != self._context.identity.broker
             self.disconnect(found)
-            self._connect(found, client, call)
+            self._connect(found, client, call, exactly=is_moved)
             return
         if found is None:
             self._begin(client, call, wanted)
@@ -159,9 +163,7 @@ class Calls:
         let_go = self._host.keep_for(found)
         told, early = found.told, dict(found.early)
         self._take_down(found)
-        made = self._begin(client, call, wanted)
-        if found.durable:
-            made.told, made.early, made.dirty = told, early, True
+        self._begin(client, call, wanted, told, early)
         self._context.write((), let_go)
 
     def _fault_of(self, call: Subscribe) -> str | None:
@@ -176,6 +178,8 @@ class Calls:
             return f"{len(call.earlier)} earlier filters are too many; {most} may be (segments_max)"
         if call.begin.others is BeginKind.POSITION:
             return "a beginning needs another way for streams of which it names no place"
+        if call.owed is not None and (fault := fault_of(call.owed)) is not None:
+            return fault
         if call.credit < 0:
             return f"credit cannot be negative ({call.credit})"
         if found is not None and found.durable != call.durable:
@@ -188,8 +192,18 @@ class Calls:
             )
         return None
 
-    def _begin(self, client: str, call: Subscribe, wanted: Filter) -> Subscription:
-        """Make a subscription; a durable one counts from when it is on disk (R46)."""
+    def _begin(
+        self,
+        client: str,
+        call: Subscribe,
+        wanted: Filter,
+        told: Told | None = None,
+        early: Mapping[PubendId, Early] | None = None,
+    ) -> None:
+        """Make a subscription; a durable one counts from when it is on disk (R46).
+
+        What its client was ``told`` of an old form of it, and what that was owed, goes over to it.
+        """
         host = self._host
         made = Subscription(
             host,
@@ -204,34 +218,55 @@ class Calls:
             made.birth, made.epoch = self._origin(call.home)
         if call.home is not None:
             self._bring(made, call)
+            placed = dict(call.begin.position)
+            made.acked_elsewhere = {each: tick for each, tick in call.acked if each in placed}
         host.own(host.make_segment(made, wanted))
+        if made.durable and call.home is not None and call.owed is not None:
+            host.owe(made, call.owed)
+        if made.durable and early is not None:
+            host.owe_as_before(made, told, early)
         if made.order is Order.TOTAL and call.begin.kind is BeginKind.POSITION:
             # before it has strands: none begins below what its client has merged (R51)
-            made.merged = max((tick for _, tick in call.begin.position), default=0)
+            made.merged = _merged(call.begin, dict(call.begin.position))
         self._connect(made, client, call)
         if made.durable:
             host.save(made, lambda: self._is_stored(made))
         else:
             host.look_at_all(made)
-        return made
 
     def _come_home(self, found: Subscription, call: Subscribe, home: Home) -> None:
         """Go on with a subscription that was here before, moved, and is here again.
 
         Meanwhile its client may have come to pubends of which this host has not heard, or to which it
-        came later. There it goes on from its place, with what it has not acknowledged. Only then is
-        this its home: after a crash in between its client brings its places again.
+        came later. There it goes on from its place, with what it has not acknowledged. When that is on
+        disk it is answered, and this is its home: after a crash before that its client brings it all again.
         """
-        if call.begin.kind is BeginKind.POSITION and home.broker != self._context.identity.broker:
-            earlier = zip(found.segments[:-1], call.earlier, strict=True)  # it is not outdated
-            found.brought = [(segment, dict(each.ends)) for segment, each in earlier]
-            self.disconnect(found)
-            for pubend, tick in _kept_from(call).position:
-                self._host.place(found, pubend, tick, seeks=call.seeks)
-            found.brought = []
+
+        def returned() -> None:
+            found.returning -= 1
+            self._host.touch(found)
+
+        if home.broker != self._context.identity.broker:
+            if call.begin.kind is BeginKind.POSITION:
+                self._bring_places(found, call)
+            if call.owed is not None:
+                self._host.owe(found, call.owed)
         found.seeks = max(found.seeks, call.seeks)
         found.epoch = home.epoch + 1
-        self._host.save(found, _nothing)
+        found.returning += 1
+        self._host.save(found, returned)
+
+    def _bring_places(self, found: Subscription, call: Subscribe) -> None:
+        earlier = zip(found.segments[:-1], call.earlier, strict=True)  # it is not outdated
+        found.brought = [(segment, dict(each.ends)) for segment, each in earlier]
+        self.disconnect(found)
+        for pubend, tick in _kept_from(call).position:
+            self._host.place(found, pubend, tick, seeks=call.seeks)
+        found.brought = []
+        for pubend, tick in call.acked:
+            strand = found.strands.get(pubend)
+            if strand is not None and strand.base is not None and strand.sought <= call.seeks:
+                strand.acked = max(strand.acked, tick)
 
     def _bring(self, made: Subscription, call: Subscribe) -> None:
         """Take over what a subscription was told and asked for where it lived before."""
@@ -259,11 +294,14 @@ class Calls:
             return
         self._host.look_at_all(subscription)
         if subscription.answer is not None:
-            # its client may be beyond what it has acknowledged
-            self._resume_strands(subscription, subscription.answer.begin, subscription.answer.seeks)
+            # its client may be beyond what it has acknowledged, or below
+            answer = subscription.answer
+            self._resume_strands(subscription, answer.begin, answer.seeks, exactly=True)
         self._host.touch(subscription)
 
-    def _connect(self, subscription: Subscription, client: str, call: Subscribe) -> None:
+    def _connect(
+        self, subscription: Subscription, client: str, call: Subscribe, *, exactly: bool = False
+    ) -> None:
         """Give a subscription to a client and go on from where that is (R50)."""
         host = self._host
         subscription.client = client
@@ -279,10 +317,17 @@ class Calls:
         if subscription.stored:
             # a crash may have come between the record and the strands that it gives places to
             host.look_at_all(subscription)
-        self._resume_strands(subscription, call.begin, call.seeks)
+        self._resume_strands(subscription, call.begin, call.seeks, exactly=exactly)
         host.touch(subscription)
 
-    def _resume_strands(self, subscription: Subscription, begin: Begin, seeks: int) -> None:
+    def _resume_strands(
+        self, subscription: Subscription, begin: Begin, seeks: int, *, exactly: bool
+    ) -> None:
+        """Go on where the client is; ``exactly`` there, also below what it has acknowledged.
+
+        One that comes from elsewhere may have been sought back: what lies between is governed by the
+        filters that it brings, which are let go of where that is passed over.
+        """
         position = dict(begin.position) if begin.kind is BeginKind.POSITION else {}
         for pubend in [*position]:
             strand = subscription.strands.get(pubend)
@@ -292,7 +337,7 @@ class Calls:
                 del position[pubend]
         total = subscription.order is Order.TOTAL
         if total:
-            subscription.merged = max(subscription.merged, *position.values(), 0)
+            subscription.merged = max(subscription.merged, _merged(begin, position))
         knows = begin.kind is BeginKind.POSITION
         for pubend, strand in subscription.strands.items():
             strand.told_base = False
@@ -300,12 +345,14 @@ class Calls:
             if strand.state is not State.WAITING:
                 # a client that was never told of a strand gets it above what it has merged
                 untold = total and knows and own is None and strand.untold
-                strand.resume(subscription.merged if untold else own)
+                own = subscription.merged if untold else own
+                strand.resume(own, exactly=exactly)
             elif own is not None:
                 strand.begin_in_past(own)
             else:
                 strand.become(State.WAITING)
             strand.subend.review_eager()
+            self._host.abandonment.review(strand, placed=own is not None)
 
     def _is_older(self, client: str, subscription: Subscription) -> bool:
         """Say whether a newer connection than this one has a subscription: it asks too late."""
@@ -453,6 +500,7 @@ class Calls:
         for pubend, strand in found.strands.items():
             tick = sought(call.begin, strand)
             if tick is not None and strand.base is not None:
+                strand.drifting.sought(tick)
                 strand.seek(tick)
                 position.append((pubend, tick))
         self._context.tell(client, Subscribed(call.request, tuple(position), seeks=found.seeks))
@@ -512,13 +560,15 @@ def _kept_from(call: Subscribe) -> Begin:
     return msgspec.structs.replace(call.begin, position=tuple(position))
 
 
+def _merged(begin: Begin, position: dict[PubendId, Tick]) -> Tick:
+    """Return what a client was given up to that brings some places, in total order."""
+    farthest = max(position.values(), default=0)
+    return farthest if begin.merged is None else min(max(begin.merged, 0), farthest)
+
+
 def _taken_over(name: str) -> str:
     return f"the subscription {name!r} was taken over by a newer connection"
 
 
 def _not_yours(name: str) -> str:
     return f"this connection has no subscription {name!r}; subscribe first"
-
-
-def _nothing() -> None:
-    """Nothing depends on this write."""

@@ -52,9 +52,12 @@ class CatchUp:
         strand = self._strand
         if self._errand is not None or strand.subscription.client is None:
             return
+        if strand.drifting.is_adrift:
+            return
         if not strand.buffer.has_room:
             return  # nor join: the next event would be one too many, and all be read again
-        if strand.state is State.CATCHING:
+        strand.drifting.step_over_hole()
+        if strand.state is State.CATCHING and not strand.drifting.is_hole_ahead:
             self.try_to_join()
         if not strand.reads_log:
             return
@@ -67,7 +70,7 @@ class CatchUp:
             self._pass_over(min(end, strand.subend.horizon or 0))
         else:
             high = min(end, self.join_at) if strand.state is State.JOINING else end
-            self._read(segment, high)
+            self._read(segment, strand.drifting.up_to_hole(high))
 
     def _pass_over(self, high: Tick) -> None:
         """Go on without reading: a filter that can match nothing of the stream governs here."""

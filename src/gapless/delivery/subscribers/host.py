@@ -10,7 +10,7 @@ tick is asked of the strand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,14 +24,16 @@ from gapless.core.parameters import us
 from gapless.core.ticks import Tick
 from gapless.delivery.feed import Candidate
 from gapless.delivery.istream import Account
-from gapless.delivery.requests import Requests
+from gapless.delivery.requests import Errand, Requests
+from gapless.delivery.subscribers.abandonment import Abandonment
 from gapless.delivery.subscribers.loose import LooseEnd
+from gapless.delivery.subscribers.owing import NOT_OWED, Early, joined
 from gapless.delivery.subscribers.segments import Segment
 from gapless.delivery.subscribers.states import State
 from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subend import Subend
-from gapless.delivery.subscribers.subscription import Subscription
-from gapless.messages.clients import BeginKind, Cause, Ended, Order
+from gapless.delivery.subscribers.subscription import Subscription, Told
+from gapless.messages.clients import BeginKind, Cause, Ended, Order, Owed
 from gapless.messages.records import Erase, JoinRecord, Store, SubscriptionRecord
 from gapless.messages.requests import HoldId
 from gapless.messages.streams import Publication, SetForget
@@ -95,10 +97,17 @@ class SubscriberHost:
         """What waits for slow clients beyond what always may."""
         self.ending: list[dict[PubendId, Tick]] = []
         """What durable subscriptions need that have ended and are not gone from the disk yet."""
-        self._joins: dict[PubendId, Join] = {each.pubend: each.join for each in joins}
+        joins = tuple(joins)
+        self.joins: dict[PubendId, Join] = {each.pubend: each.join for each in joins}
+        """The stays of this host, those that are about to end included."""
+        self.unheard = {*self.joins}
+        """Pubends that an earlier life has joined and this one has not heard of yet."""
+        self.abandonment = Abandonment(self, joins)
         self._unneeded: dict[PubendId, int] = {}
         """Since when nobody needs a pubend that is joined."""
         self._leaving: dict[PubendId, Join] = {}
+        self._farewells: dict[PubendId, Errand] = {}
+        """The leave that is taken of each pubend that is left."""
         self._offers: dict[PubendId, _Offer] = {}
         self._index = MatchIndex()
         self._segments: dict[int, Segment] = {}
@@ -169,9 +178,13 @@ class SubscriberHost:
                 segment.meets.pop(pubend, None)
             if subscription.stored:
                 self.look_at(subscription, pubend, is_news=True)
+            elif pubend not in subscription.early and self._could_begin(subscription, pubend):
+                self._note_early(subscription, pubend)  # of one that comes from elsewhere
+        self.unheard.discard(pubend)
         subend = self.subends.get(pubend)
         if subend is not None:
             subend.hasten()
+        self.abandonment.look_at(pubend)
 
     def served_at(self, pubend: PubendId, version: int) -> None:
         """A stream is in a regime of an announcement version, perhaps of one not announced here yet.
@@ -225,13 +238,54 @@ class SubscriberHost:
     def _note_early(self, subscription: Subscription, pubend: PubendId) -> None:
         """Note from which filter on a subscription is owed a pubend that its client could not know of."""
         advertisement = self._offers[pubend].advertisement
-        told = subscription.told
-        if told is None or pubend in subscription.early:
+        told, held = subscription.told_when_heard(pubend), subscription.early.get(pubend)
+        if told is None or (held is not None and held.time is not None):
             return
         if not advertisement.intersects(told.filter):
             told = subscription.newest_told
-        subscription.early[pubend] = told.time
+        subscription.early[pubend] = Early(told.time, told.since if held is None else held.moments)
         subscription.dirty = True
+
+    def owe(self, subscription: Subscription, owed: Owed) -> None:
+        """Take over since when a subscription that comes here is owed what its client has no place on.
+
+        Of a pubend that this host has heard of before, only former homes count: else it begins with what
+        comes, as any other that comes to it.
+        """
+        subscription.newest.since = owed.since
+        subscription.told = subscription.newest_told
+        known = [each for each in sorted(self._offers) if self._could_begin(subscription, each)]
+        brought = {**dict.fromkeys(known, owed.since), **dict(owed.others)}
+        for pubend, moments in brought.items():
+            strand = subscription.strands.get(pubend)
+            is_begun = strand is not None and strand.state is not State.WAITING
+            if is_begun or subscription.begin.on(pubend) is not BeginKind.LATEST:
+                continue
+            before = subscription.early.get(pubend, NOT_OWED)
+            joint = joined(*before.moments, *moments)
+            subscription.early[pubend] = before._replace(moments=joint)
+            if strand is not None:
+                strand.is_asking = strand.is_early
+                strand.become(State.WAITING)
+                strand.subend.ask_since_when()
+
+    def _could_begin(self, subscription: Subscription, pubend: PubendId) -> bool:
+        offer = self._offers[pubend]
+        return not offer.best_effort and self.meets(pubend, subscription.newest)
+
+    def owe_as_before(
+        self, subscription: Subscription, told: Told | None, early: Mapping[PubendId, Early]
+    ) -> None:
+        """Take over what an old form of a subscription was owed here: nobody else may know of that.
+
+        Also what its client was ``told`` of its filter, unless that says so itself.
+        """
+        if subscription.told is None:
+            subscription.told = told
+        for pubend, each in early.items():
+            brought = subscription.early.get(pubend, NOT_OWED)
+            moments = joined(*brought.moments, *each.moments)
+            subscription.early[pubend] = each._replace(moments=moments)
 
     def _begin_strand(self, subscription: Subscription, pubend: PubendId) -> None:
         strand = Strand(subscription, self.subend(pubend), subscription.newest)
@@ -240,7 +294,8 @@ class SubscriberHost:
         match begin.on(pubend):
             case BeginKind.POSITION:
                 strand.bring(subscription.brought)
-                strand.begin_in_past(dict(begin.position)[pubend])
+                acked = subscription.acked_elsewhere.get(pubend, 0)
+                strand.begin_in_past(dict(begin.position)[pubend], acked=acked)
             case BeginKind.EARLIEST:
                 strand.begin_in_past(None)
             case BeginKind.TIME:
@@ -254,6 +309,8 @@ class SubscriberHost:
             for each in subscription.strands.values():
                 each.subend.register(each)
                 each.subend.review_eager()
+        self.abandonment.look_at(pubend)
+        self.abandonment.review(strand)
         self.touch(subscription)
 
     def place(
@@ -290,13 +347,13 @@ class SubscriberHost:
         """Return the subend of a pubend, joined if it is the first that needs it (R43)."""
         found = self.subends.get(pubend)
         if found is None:
-            join = self._joins.get(pubend)
+            join = self.joins.get(pubend)
             # of an earlier life only durable subscriptions need a join; else its end may be under way
             is_new = join is None or self._leaving.get(pubend) == join
             is_new |= join is not None and not restored and join.life < self.context.identity.life
             if join is None or is_new:
                 self._join_count += 1
-                join = self._joins[pubend] = Join(self.context.identity.life, self._join_count)
+                join = self.joins[pubend] = Join(self.context.identity.life, self._join_count)
             self._count += 1
             found = self.subends[pubend] = Subend(
                 self.context,
@@ -309,7 +366,8 @@ class SubscriberHost:
                 partial(self._candidates, pubend),
             )
             if is_new:
-                self.context.write((Store(JoinRecord(pubend, join)),), found.open)
+                record = JoinRecord(pubend, join, pubend in self.abandonment)
+                self.context.write((Store(record),), found.open)
             else:
                 found.open()
         self._unneeded.pop(pubend, None)
@@ -319,7 +377,7 @@ class SubscriberHost:
         """Leave pubends that nobody has needed for a while (R43)."""
         self.context.after(self._review_us, self._review)
         now = self.context.now
-        for pubend in [*self._joins]:
+        for pubend in [*self.joins]:
             subend = self.subends.get(pubend)
             if (subend is not None and subend.strands) or pubend in self._leaving:
                 self._unneeded.pop(pubend, None)
@@ -333,7 +391,7 @@ class SubscriberHost:
                 del self.loose[pubend]
 
     def _leave(self, pubend: PubendId) -> None:
-        join = self._leaving[pubend] = self._joins[pubend]
+        join = self._leaving[pubend] = self.joins[pubend]
         del self._unneeded[pubend]
         subend = self.subends.pop(pubend, None)
         if subend is not None:
@@ -341,14 +399,30 @@ class SubscriberHost:
                 self.context.post(subend.feeder, SetForget(-subend.number))
             subend.close()
 
-        def left() -> None:
-            if self._leaving.get(pubend) == join:
-                del self._leaving[pubend]
-            if self._joins.get(pubend) == join:
-                del self._joins[pubend]
-                self.context.write((Erase(JoinRecord(pubend, join).key),), _nothing)
+        if pubend in self.abandonment:
+            self._left(pubend, join)  # there is nobody to take leave of
+        else:
+            shb = self.context.identity.shb
+            self._farewells[pubend] = self.requests.leave(
+                pubend, shb, join, lambda: self._left(pubend, join)
+            )
 
-        self.requests.leave(pubend, self.context.identity.shb, join, left)
+    def _left(self, pubend: PubendId, join: Join) -> None:
+        """A stay has ended."""
+        self._farewells.pop(pubend, None)
+        if self._leaving.get(pubend) == join:
+            del self._leaving[pubend]
+        if self.joins.get(pubend) == join:
+            del self.joins[pubend]
+            self.abandonment.forget(pubend)
+            self.context.write((Erase(JoinRecord(pubend, join).key),), _nothing)
+
+    def give_up_leaving(self, pubend: PubendId) -> None:
+        """Take leave no more of a pubend whose broker will not answer."""
+        errand = self._farewells.get(pubend)
+        if errand is not None:
+            errand.cancel()
+            self._left(pubend, self._leaving[pubend])
 
     def _wants_loose(self, pubend: PubendId) -> bool:
         return pubend in self._offers and any(
@@ -392,9 +466,14 @@ class SubscriberHost:
 
     def fed(self, subend: Subend) -> None:
         """A feeder was found: it hears at once that this host wants the pubend (R43)."""
+        self.abandonment.end(subend.pubend)
         self.report(subend)
         for strand in subend.strands.values():
             self.touch(strand.subscription)
+
+    def unfed(self, subend: Subend) -> None:
+        """A feeder was lost."""
+        self.abandonment.look_at(subend.pubend)
 
     def advanced(self, subend: Subend) -> None:
         """The horizon of a stream has moved: whoever waits for that goes on."""
@@ -437,7 +516,8 @@ class SubscriberHost:
         """End subscriptions that do not catch up: for those that are not durable no log is kept long."""
         limit = us(s=self.context.parameters.slow_after_s)
         for name, (subscription, since) in [*self._behind.items()]:
-            reads_log = any(strand.reads_log for strand in subscription.strands.values())
+            strands = subscription.strands.values()
+            reads_log = any(each.reads_log and not each.drifting.is_adrift for each in strands)
             if subscription.ended or not reads_log:
                 del self._behind[name]
             elif self.context.now - since > limit:

@@ -6,6 +6,7 @@ from gapless.content.filter import Filter
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.delivery.subscribers.host import SubscriberHost
+from gapless.delivery.subscribers.owing import NOT_OWED, Early
 from gapless.delivery.subscribers.segments import Segment
 from gapless.delivery.subscribers.states import State
 from gapless.delivery.subscribers.strand import Strand
@@ -35,16 +36,22 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
     stored: list[tuple[Segment, SegmentRecord]] = []
     for each in record.segments:
         segment = host.make_segment(made, Filter(each.filter))
-        segment.owed_from = each.time
+        segment.owed_from, segment.since = each.time, each.since
         stored.append((segment, each))
     host.own(made.newest)
     made.told = made.newest_told
     if record.told is not None:
         text, time = record.told
-        made.told = Told(Filter(text), time)
-    made.early = dict(record.early)
+        made.told = Told(Filter(text), time, record.told_since)
+    made.told_before = made.told
+    made.early = {pubend: Early(time) for pubend, time in record.early}
+    for pubend, moments in record.owed:
+        made.early[pubend] = made.early.get(pubend, NOT_OWED)._replace(moments=moments)
     made.brought = _brought(record, stored)
     acked, sought = dict(record.acked), dict(record.sought)
+    drifts = {each.pubend: each for each in record.drifts}
+    begun = dict(record.base)
+    made.acked_elsewhere = {each: tick for each, tick in record.acked if each not in begun}
     for pubend, base in record.base:
         strand = _strand(made, pubend, base, stored)
         strand.position = strand.acked = strand.acked_stored = acked.get(pubend, base)
@@ -54,6 +61,8 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         strand.untold = pubend in record.untold
         strand.sought = sought.get(pubend, 0)
         strand.from_oldest = pubend in record.oldest
+        if pubend in drifts:
+            strand.drifting.restore(drifts[pubend])
         strand.base_stored = True
         strand.become(State.AWAY)
     made.review_segments()  # the crash may have come before those went that govern nothing

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gapless.content.filter import Filter
 from gapless.core.ids import PubendId, VirtualTime
+from gapless.messages.clients import Moment
 
 if TYPE_CHECKING:
     from gapless.delivery.subscribers.subscription import Subscription
@@ -16,7 +17,7 @@ __all__ = ["Segment"]
 class Segment:
     """One filter of a subscription; where it begins and ends is said by the strands."""
 
-    __slots__ = ("filter", "meets", "number", "owed_from", "start", "subscription", "text")
+    __slots__ = ("filter", "meets", "number", "owed_from", "since", "start", "subscription", "text")
 
     def __init__(self, subscription: Subscription, number: int, wanted: Filter) -> None:
         self.subscription = subscription
@@ -31,6 +32,8 @@ class Segment:
         self.owed_from: VirtualTime | None = None
         """From which virtual time a durable subscription is owed events, also while its client is
         away; what its record says."""
+        self.since: tuple[Moment, ...] = ()
+        """When hosts had it where the subscription lived before; it was owed events then too (R46)."""
 
     def reached_by(self, time: VirtualTime | None) -> bool:
         """Say whether a stream that serves this host up to a virtual time serves the segment."""

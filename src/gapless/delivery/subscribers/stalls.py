@@ -1,8 +1,8 @@
 """Which streams of a subscription stand still because a log is damaged, and what its client knows.
 
 Such a stream waits: what cannot be read is not passed over (P8). The others go on, except in total
-order. The client is told once in a connection why, and when it goes on: it waits in vain only if it
-wants to.
+order. There a stream whose broker was retired is told of too: the others go on without it (R26). The
+client is told once in a connection why, and when it goes on: it waits in vain only if it wants to.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Stalls:
             # a read begun anew has no fault until it is answered: only who has moved goes on
             if fault != reason and (fault or place != told_at):
                 self._told[pubend] = (fault, place)
-                notice = Stalled(subscription.name, pubend, fault)
+                passed = strand is not None and strand.drifting.is_adrift
+                notice = Stalled(subscription.name, pubend, fault, passed)
                 subscription.host.context.tell(subscription.client, notice)
             if not self._told.get(pubend, ("", 0))[0] and not fault:
                 self._told.pop(pubend, None)

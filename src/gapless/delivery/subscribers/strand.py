@@ -15,6 +15,9 @@ States::
     LIVE --the client is slow, or a filter change was not answered--> CATCHING
     any but WAITING --the client goes--> AWAY --it comes back--> CATCHING
 
+In total order a strand may be *adrift*: its broker was retired, and the others go on without it
+(:mod:`.drifting`).
+
 What a strand has for its client waits in its buffer, in tick order, until the subscription has
 credit for it. ``position`` is up to where everything is in the buffer or beyond it; of a live
 strand it is the tick from which on it listens, and the horizon is its position.
@@ -28,18 +31,21 @@ that back.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
-from gapless.core.ids import PubendId, VirtualTime
+from gapless.core.ids import PubendId, ShbId, VirtualTime
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
 from gapless.delivery.early_hosts import Known
 from gapless.delivery.subscribers.buffer import Buffer
 from gapless.delivery.subscribers.catching import CatchUp
+from gapless.delivery.subscribers.drifting import Drifting
 from gapless.delivery.subscribers.holding import Holding
+from gapless.delivery.subscribers.owing import NOT_OWED
 from gapless.delivery.subscribers.segments import Segment
 from gapless.delivery.subscribers.states import FOREVER, Lost, State
-from gapless.messages.clients import Order
+from gapless.messages.clients import Moment, Order
 from gapless.messages.requests import ReadReply
 from gapless.messages.streams import Publication
 
@@ -48,6 +54,8 @@ if TYPE_CHECKING:
     from gapless.delivery.subscribers.subscription import Subscription
 
 __all__ = ["Strand"]
+
+ADRIFT: Final = "its broker was retired; in total order the other pubends go on without it"
 
 
 class Strand:
@@ -71,7 +79,10 @@ class Strand:
         self.is_asking = False
         """Whether the pubend is to be asked now since when it knew of it: at once, and if it did not, again
         where the stream reaches it, for meanwhile it does."""
-        self._is_reached = False
+        self._reached_after: Tick | None = None
+        """After which tick the stream reached it first, while it asked."""
+        self.began_by: tuple[Moment, ...] = ()
+        """The moments by which it began, if it began so: until that is told its client may flee again."""
         self.origin: Tick = 0
         """After which tick the present connection goes on."""
         self.told_base = False
@@ -94,6 +105,7 @@ class Strand:
         """Whether it was moved to the oldest that the log has, and nobody has said yet what that is."""
         self.moves = 0
         """Counts such seeks: what was saved before one says nothing of now."""
+        self.drifting = Drifting(self)
         self.holding = Holding(self)
         self._barriers: deque[Tick] = deque()
         self.catch_up = CatchUp(self)
@@ -108,7 +120,12 @@ class Strand:
         """Whether it was there before its pubend was known here: then the pubend is asked since when
         it knew of it, and nothing else lets it begin.
         """
-        return self.pubend in self.subscription.early
+        return self.subscription.early.get(self.pubend, NOT_OWED) != NOT_OWED
+
+    @property
+    def former_hosts(self) -> set[ShbId]:
+        """The former homes of its subscription that the pubend is asked about."""
+        return self.subscription.early[self.pubend].hosts
 
     @property
     def awaits_oldest(self) -> bool:
@@ -178,7 +195,9 @@ class Strand:
 
     @property
     def fault(self) -> str:
-        """Why the stream stands still for it though its pubend is in reach; empty if it does not."""
+        """Why the stream stands still for it, unless its pubend is out of reach; empty if it does not."""
+        if self.drifting.is_adrift:
+            return ADRIFT
         return self.catch_up.fault if self.reads_log else self.subend.fault
 
     def become(self, state: State) -> None:
@@ -225,6 +244,7 @@ class Strand:
         subscription, owed_from = self.subscription, self._owed_from
         if owed_from is None or owed_from > time:
             return
+        subscription.forget_early(self.pubend)
         # in total order a stream that comes later starts above what was merged before (R51)
         self.begin(max(low - 1, subscription.merged))
         if subscription.client is None:
@@ -235,25 +255,26 @@ class Strand:
         else:
             self.become(State.CATCHING)
 
-    def known_after(self, known: Known) -> Tick | None:
-        """Return after which tick its pubend knew of it; None if it did not."""
-        early_from = self.subscription.early[self.pubend]
-        return next((tick for time, tick in known if time >= early_from), None)
+    def known_after(self, known: Mapping[ShbId, Known]) -> Tick | None:
+        """Return after which tick its pubend knew of it, by what that knew of hosts; None if it did not."""
+        early = self.subscription.early[self.pubend]
+        return early.known_after(self.subscription.host.context.identity.shb, known)
 
     def begin_early(self, after: Tick | None, reply: ReadReply) -> None:
-        """Begin where its pubend knew of it, or like all others if that did not (R46).
+        """Begin where its pubend knew of it, or where the stream reached it if that did not (R46).
 
         A filter that was changed meanwhile governs from there on: the one before never took hold. Below
         what is kept for this host, and below the horizon, the log is read like any past.
         """
         self.is_asking = False
-        if after is None and not self._is_reached:
+        found = [each for each in (after, self._reached_after) if each is not None]
+        if not found:
             self.position = reply.top  # the news of it comes later than this
             return
+        after = min(found)
+        early = self.subscription.early[self.pubend]
+        self.began_by = early.all_moments(self.subscription.host.context.identity.shb)
         self.subscription.forget_early(self.pubend)
-        if after is None:
-            self.become(self.state)
-            return
         if reply.gone <= after:
             after = max(after, reply.released)  # it was silence that was released
         after = max(after, self.subscription.merged)
@@ -264,29 +285,36 @@ class Strand:
             self.begin(after)
             self.become(State.AWAY if self.untold else State.LIVE)
 
-    def offer_early(self, time: VirtualTime) -> None:
+    def offer_early(self, low: Tick, time: VirtualTime) -> None:
         """Have the pubend asked again if a regime serves this host up to a time that is enough."""
-        if self.subscription.early[self.pubend] <= time:
-            self.is_asking = self._is_reached = True
+        early_from = self.subscription.early[self.pubend].time or self._owed_from
+        if self._reached_after is None and early_from is not None and early_from <= time:
+            self._reached_after = low - 1
+            self.position = min(self.position, low - 1)  # it may have to begin there
+            self.is_asking = True
 
     @property
     def _owed_from(self) -> VirtualTime | None:
         """From which virtual time on it is owed events."""
         return self.segment.owed_from if self.subscription.durable else self.segment.start
 
-    def begin(self, after: Tick) -> None:
-        """Note after which tick the strand begins; on disk before it is told."""
-        self.base = self.position = self.acked = self.origin = after
+    def begin(self, after: Tick, *, acked: Tick = 0) -> None:
+        """Note after which tick the strand begins; on disk before it is told.
+
+        Who was sought back elsewhere has ``acked`` what lies above, and comes to it again (R50).
+        """
+        self.base = self.position = self.origin = after
+        self.acked = max(after, acked)
         self.subscription.host.strand_began(self)
 
-    def begin_in_past(self, after: Tick | None) -> None:
+    def begin_in_past(self, after: Tick | None, *, acked: Tick = 0) -> None:
         """Begin at a position (R48), or, if it is None, with the oldest that the log has."""
         self.subscription.forget_early(self.pubend)
         self.is_asking = False
         self.position = after or 0
         self._hold_if_needed()
         if after is not None:
-            self.begin(after)
+            self.begin(after, acked=acked)
         self.become(State.AWAY if self.subscription.client is None else State.CATCHING)
 
     def note_oldest(self) -> None:
@@ -348,7 +376,7 @@ class Strand:
             self.subscription.merged,  # in total order nothing can come below it
         )
         if self.is_live:
-            self._leave_live()
+            self.leave_live()
         self.catch_up.stop()  # what is under way may go beyond the end
         self.switch(end)
 
@@ -411,12 +439,13 @@ class Strand:
     def rewind(self) -> None:
         """Drop what the client has no room for, and read it again later."""
         position = self.told
-        self._leave_live()
+        self.leave_live()
         self.buffer.clear()
         self.position = position
         self.switch_now()
 
-    def _leave_live(self) -> None:
+    def leave_live(self) -> None:
+        """Read the log from here on."""
         self.position = self.frontier
         self.catch_up.held.clear()
         self.become(State.CATCHING)
@@ -433,10 +462,12 @@ class Strand:
         if self.state is not State.WAITING:
             self.become(State.AWAY)
 
-    def resume(self, position: Tick | None) -> None:
+    def resume(self, position: Tick | None, *, exactly: bool = False) -> None:
         """The client is back and has seen everything up to its own position (R50)."""
         if self.base is None:  # it went before the log had said where it begins
             self.become(State.CATCHING)
+        elif exactly and position is not None:
+            self.seek(position)
         else:
             self.seek(max(self.acked, position or 0))
 
@@ -466,6 +497,7 @@ class Strand:
             self.moves += 1
             self.base = min(self.base, tick)
             self.position = self.origin = self.acked = tick
+            self.drifting.sought(tick)
             self.acked_stored = min(self.acked_stored, tick)
             self.given_up = min(self.given_up, tick)
             self.untold = False

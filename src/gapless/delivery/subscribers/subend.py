@@ -22,7 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from gapless.core.ids import ORIGIN, Join, PubendId, VirtualTime
+from gapless.core.ids import ORIGIN, Join, PubendId, ShbId, VirtualTime
+from gapless.core.limits import HOSTS_ASKED_MAX
 from gapless.core.machine import Context, Timer
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
@@ -63,6 +64,9 @@ class SubendOwner(Protocol):
 
     def fed(self, subend: Subend) -> None:
         """A feeder was found."""
+
+    def unfed(self, subend: Subend) -> None:
+        """The feeder was lost."""
 
     def advanced(self, subend: Subend) -> None:
         """The horizon has moved."""
@@ -120,6 +124,8 @@ class Subend:
         self._reading: Errand | None = None
         self._asking: Errand | None = None
         """Asks the pubend since when it knew of this host."""
+        self._asked_of: set[ShbId] = set()
+        """Of which other hosts that asks too."""
         self._fed_at: Tick | None = None
         """Where the stream would begin if the pubend did not know more."""
         self._closed = False
@@ -255,20 +261,35 @@ class Subend:
 
         When the join is on disk: the pubend keeps its log for it from the answer on.
         """
-        asks = any(strand.is_asking for strand in self.crew.early.values())
-        if asks and self._asking is None and self._feed is not None:
+        if self._asking is not None or self._feed is None:
+            return
+        asking = [strand for strand in self.crew.early.values() if strand.is_asking]
+        if asking:
+            self._asked_of = set()
+            for strand in asking:
+                if len(self._asked_of | strand.former_hosts) <= HOSTS_ASKED_MAX:
+                    self._asked_of |= strand.former_hosts
             durable = any(strand.subscription.durable for strand in self.strands.values())
             newcomer = Member(self._shb, self.join, durable, ORIGIN)
             self._asking = self._requests.read(
-                self.pubend, "FALSE", 1, 0, hold=None, newcomer=newcomer, then=self._since_when
+                self.pubend,
+                "FALSE",
+                1,
+                0,
+                hold=None,
+                newcomer=newcomer,
+                hosts=tuple(sorted(self._asked_of)),
+                then=self._since_when,
             )
 
     def _since_when(self, reply: ReadReply) -> None:
         """Begin where the pubend knew of this host; each strand where it knew of that."""
         self._context.mark("began before it came")
         self._asking = None
-        asked = [strand for strand in self.crew.early.values() if strand.is_asking]
-        begins = [(strand, strand.known_after(reply.known)) for strand in asked]
+        known = {**dict(reply.others), self._shb: reply.known}
+        early = self.crew.early.values()
+        asked = [each for each in early if each.is_asking and each.former_hosts <= self._asked_of]
+        begins = [(strand, strand.known_after(known)) for strand in asked]
         if self._horizon is None:
             ticks = [tick for _, tick in begins if tick is not None and tick >= reply.kept]
             ticks += [] if self._fed_at is None else [self._fed_at]
@@ -276,6 +297,7 @@ class Subend:
                 self._begin_after(min(ticks))
         for strand, tick in begins:
             strand.begin_early(tick, reply)
+        self.ask_since_when()  # for those that came since, and those of too many hosts
         self._look_for_gaps()
         self._ask()
         self.advance()
@@ -290,6 +312,7 @@ class Subend:
 
     def unfed(self) -> None:
         """There is no feeder; what is missing waits for the next one."""
+        self._owner.unfed(self)
 
     # --- knowledge -----------------------------------------------------------------------------
 
@@ -390,7 +413,7 @@ class Subend:
             strand.offer_start(low, time)
         if self.crew.early:
             for strand in self.crew.early.values():
-                strand.offer_early(time)
+                strand.offer_early(low, time)
             self.ask_since_when()
         for strand in [*self.crew.changing.values()]:
             strand.offer_switch(low, time)

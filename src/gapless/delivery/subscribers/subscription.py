@@ -19,6 +19,7 @@ from gapless.core.ids import PubendId, VirtualTime
 from gapless.core.machine import Timer
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
+from gapless.delivery.subscribers.owing import Early
 from gapless.delivery.subscribers.progress import ProgressNews
 from gapless.delivery.subscribers.runs import Runs
 from gapless.delivery.subscribers.segments import Segment
@@ -34,7 +35,9 @@ from gapless.messages.clients import (
     Gap,
     Governed,
     Home,
+    Moment,
     Order,
+    Owed,
     PositionTuple,
     Refused,
     Started,
@@ -70,6 +73,8 @@ class Told(NamedTuple):
 
     filter: Filter
     time: VirtualTime
+    since: tuple[Moment, ...] = ()
+    """When it was wanted where the subscription lived before."""
 
 
 class Change(msgspec.Struct):
@@ -116,6 +121,8 @@ class Subscription:
         self.brought: list[tuple[Segment, dict[PubendId, Tick]]] = []
         """Filters that had ended where it lived before, and up to where each governs: until it has
         strands, which know that themselves."""
+        self.acked_elsewhere: dict[PubendId, Tick] = {}
+        """What was acknowledged where it lived before, of streams that it has not begun on here."""
         self.strands: dict[PubendId, Strand] = {}
         self.answer: Answer | None = None
         self.change: Change | None = None
@@ -125,12 +132,18 @@ class Subscription:
         """How often an operator has moved it."""
         self.stored = not durable
         """Whether it is on disk, where that matters."""
+        self.returning = 0
+        """Counts writes under way that it is here again: its client brings along what it knows until it is
+        answered, and no longer."""
         self.told: Told | None = None
         """What its client was told of its filter; None before it is told that the subscription has begun.
         The newest may be another: an operator's, or one whose answer was on its way in a crash."""
-        self.early: dict[PubendId, VirtualTime] = {}
-        """Pubends that were made later than it and that it has not begun on, each with the virtual time
-        of the filter that its client knew of when this host heard of the pubend (R46)."""
+        self.told_before: Told | None = None
+        """What its client had been told when the life before this one ended; None if it is younger."""
+        self.early: dict[PubendId, Early] = {}
+        """Pubends that it has not begun on and that were made later than it, each with the virtual time of the
+        filter that its client knew of when this host heard of the pubend, or before that elsewhere; and
+        those of which its client has brought along that they were not (R46)."""
         self.ended = False
         self.dirty = False
         """Whether its record lags behind."""
@@ -168,6 +181,7 @@ class Subscription:
         """
         if self.client is None:
             return
+        self.stalls.review()  # that a stream is passed by is told before what lies beyond
         if self.answer is None and self.host.takes_more(self.client):
             runs = Runs()
             if self.order is Order.TOTAL:
@@ -228,7 +242,8 @@ class Subscription:
 
     def _drain_merged(self, runs: Runs) -> None:
         begun = [each for each in self.strands.values() if each.state is not State.WAITING]
-        limit = min((min(each.frontier, each.barrier) for each in begun), default=0)
+        awaited = [each for each in begun if not each.drifting.is_passed_by]
+        limit = min((min(each.frontier, each.barrier) for each in awaited), default=FOREVER)
         while ready := [strand for strand in begun if strand.buffer]:
             strand = min(ready, key=lambda each: (each.buffer.next_tick, each.pubend))
             if strand.buffer.next_tick > limit or not strand.told_base:
@@ -287,9 +302,14 @@ class Subscription:
             (pubend, strand.origin) for pubend, strand in self.strands.items() if strand.settled
         )
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether it is on disk, where that matters, and that it is here again."""
+        return self.stored and not self.returning
+
     def review_answer(self) -> None:
         """Answer a call if every strand that can has begun; tell of those that begin later."""
-        if self.client is None or not self.stored:
+        if self.client is None or not self.is_on_disk:
             return
         if self.answer is not None:
             settled = all(strand.settled for strand in self.strands.values())
@@ -305,7 +325,7 @@ class Subscription:
 
     def give_answer(self) -> None:
         """Say where the subscription goes on, and what it still waits for."""
-        if self.answer is not None and not self.stored:
+        if self.answer is not None and not self.is_on_disk:
             self.answer.is_due = True  # when the write is through
             return
         answer, self.answer = self.answer, None
@@ -346,6 +366,7 @@ class Subscription:
             self.newest.text,
             earlier,
             self.begin.elsewhere(),
+            self.owed,
         )
 
     def reason(self, strand: Strand) -> str:
@@ -396,11 +417,34 @@ class Subscription:
         self.dirty |= self.told != self.newest_told
         self.told = self.newest_told
 
+    def told_when_heard(self, pubend: PubendId) -> Told | None:
+        """Return what its client knew when this host heard of a pubend, in this life or before.
+
+        What was noted when an earlier life heard of it may have been lost with that life.
+        """
+        return self.told_before or self.told if pubend in self.host.unheard else self.told
+
     @property
     def newest_told(self) -> Told:
         """The newest filter, as its client is told of it."""
         assert self.newest.owed_from is not None, "it was in a table before anybody was told"
-        return Told(self.newest.filter, self.newest.owed_from)
+        return Told(self.newest.filter, self.newest.owed_from, self.newest.since)
+
+    @property
+    def owed(self) -> Owed | None:
+        """What the client of a durable one takes along of what it is owed, by its newest filter."""
+        if not self.durable:
+            return None
+        shb, told = self.host.context.identity.shb, self.newest_told
+        others = {pubend: each.all_moments(shb) for pubend, each in self.early.items()}
+        if self.told_before is not None:
+            before = Early(self.told_before.time, self.told_before.since).all_moments(shb)
+            unheard = [each for each in sorted(self.host.unheard) if each not in self.strands]
+            others = {**dict.fromkeys(unheard, before), **others}
+        for pubend, strand in self.strands.items():
+            if not strand.told_base and pubend not in others:
+                others[pubend] = strand.began_by
+        return Owed(Early(told.time, told.since).all_moments(shb), tuple(others.items()))
 
     def forget_early(self, pubend: PubendId) -> None:
         """It has begun on a pubend, or will not."""
@@ -496,9 +540,10 @@ class Subscription:
             change.timer.cancel()
         position = self._switch_position(repeated=change.repeated)
         waiting = tuple(each for each, strand in self.strands.items() if strand.awaits_oldest)
-        self.host.context.tell(change.asker, FilterSet(change.request, position, waiting))
+        owed = self.owed
+        self.host.context.tell(change.asker, FilterSet(change.request, position, waiting, owed))
         if self.client not in {change.asker, None}:
-            self._say(Switched(self.name, self.newest.text, position))
+            self._say(Switched(self.name, self.newest.text, position, owed))
         if self.client is not None and self.answer is None:
             self._note_told()
         self.review_segments()
@@ -530,7 +575,7 @@ class Subscription:
         return SubscriptionRecord(
             self.name,
             tuple(self._segment_record(segment) for segment in self.segments),
-            tuple((pubend, strand.acked) for pubend, strand in begun),
+            self._acked(),
             tuple((pubend, strand.base or 0) for pubend, strand in begun),
             self.order,
             self.begin,
@@ -547,19 +592,35 @@ class Subscription:
             tuple(pubend for pubend, strand in begun if strand.from_oldest),
             self.birth,
             self.epoch,
-            tuple(self.early.items()),
-            self._told_before(),
+            tuple(
+                (each, early.time) for each, early in self.early.items() if early.time is not None
+            ),
+            *self._told_before(),
+            tuple(
+                (pubend, early.moments)
+                for pubend, early in self.early.items()
+                if early.moments or early.time is None
+            ),
+            tuple(drift for _, strand in begun if (drift := strand.drifting.record()) is not None),
         )
 
-    def _told_before(self) -> tuple[str, VirtualTime] | None:
+    def _acked(self) -> PositionTuple:
+        begun = {
+            pubend: each.acked for pubend, each in self.strands.items() if each.base is not None
+        }
+        return tuple({**self.acked_elsewhere, **begun}.items())
+
+    def _told_before(self) -> tuple[tuple[str, VirtualTime] | None, tuple[Moment, ...]]:
+        """Return what its client knows, if that is not the newest, and when other hosts had it."""
         told = self.told
         if told is None or told == self.newest_told:
-            return None
-        return str(told.filter), told.time
+            return None, ()
+        return (str(told.filter), told.time), told.since
 
     def _segment_record(self, segment: Segment) -> SegmentRecord:
         assert segment.owed_from is not None
-        return SegmentRecord(segment.text, segment.owed_from, tuple(self._ends_of(segment)))
+        ends = tuple(self._ends_of(segment))
+        return SegmentRecord(segment.text, segment.owed_from, ends, segment.since)
 
     def _ends_of(self, segment: Segment) -> list[tuple[PubendId, Tick]]:
         """Return up to where a filter governs each stream that it governs no more."""

@@ -14,7 +14,17 @@ from gapless.core.ticks import Tick
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subscription import Subscription
-from gapless.messages.clients import BeginKind, FilterSet, Order, Subscribe, Subscribed, Switched
+from gapless.messages.clients import (
+    BeginKind,
+    FilterSet,
+    Moment,
+    Order,
+    Owed,
+    Subscribe,
+    Subscribed,
+    Switched,
+)
+from gapless.messages.records import JoinRecord
 from gapless.sim.probes.insight import Insight
 from gapless.sim.probes.watch import Handler, Invariant
 
@@ -41,6 +51,14 @@ class _Told(NamedTuple):
     time: VirtualTime | None
 
 
+class _Brought(NamedTuple):
+    """What the client of a subscription that came from elsewhere was told there."""
+
+    form: Subscription | str
+    text: str
+    owed: Owed
+
+
 class _Early(NamedTuple):
     """A subscription whose client was told that it has begun before its host heard of a pubend."""
 
@@ -48,8 +66,8 @@ class _Early(NamedTuple):
     form: Subscription | str
     """Which of that name: itself, or of a durable one, which outlives a crash, its birth and epoch."""
     pubend: PubendId
-    needed: VirtualTime | None
-    """When it was made, or had the filter that its client knew of by then."""
+    needed: tuple[Moment, ...]
+    """When it was made, or had the filter that its client knew of by then; also at former homes."""
 
 
 class Beginnings(Invariant):
@@ -60,6 +78,8 @@ class Beginnings(Invariant):
 
     A client that fled and comes back may have been given the pubend elsewhere. Then it goes on from its
     own place; what it was given up to there is for the checkers to say, which know it from all homes.
+    Of a pubend that no home of it had heard of, it misses nothing that came when the news of one of them was
+    there, as its client was told.
     """
 
     def __init__(self, insight: Insight) -> None:
@@ -76,6 +96,8 @@ class Beginnings(Invariant):
             each: set() for each in self.world.hosts
         }
         """The pubends on which a client of a subscription had its own place when it came."""
+        self._brought: dict[BrokerId, dict[str, _Brought]] = {each: {} for each in self.world.hosts}
+        """What clients that came from elsewhere have brought along, by name."""
         self._early: dict[BrokerId, list[_Early]] = {each: [] for each in self.world.hosts}
 
     def said(self) -> Mapping[type, Handler]:
@@ -87,7 +109,12 @@ class Beginnings(Invariant):
         del world
         me = process.host.broker
         self._looked.pop(me, None)
-        self._early[me] = [each for each in self._early[me] if isinstance(each.form, str)]
+        # of a pubend that it has heard of and not joined, a broker knows nothing after a crash
+        records = process.host.disk.load()
+        joined = {each.pubend for each in records if isinstance(each, JoinRecord)}
+        self._heard[me] &= joined
+        lasting = [each for each in self._early[me] if isinstance(each.form, str)]
+        self._early[me] = [each for each in lasting if each.pubend in joined]
         for pubend, hosts in self._facts.items():
             stream = self.truth.streams[pubend]
             if stream.broker == me:
@@ -105,6 +132,7 @@ class Beginnings(Invariant):
         if isinstance(event, Asked) and isinstance(event.request, Subscribe):
             call = event.request
             self._placed[me].update((call.subscription, each) for each, _ in call.begin.position)
+            self._note_brought(me, machine, event.client, call)
         self._note_facts(me, machine)
         self._note_news(me, machine)
         self._note_told(me, machine)
@@ -142,7 +170,50 @@ class Beginnings(Invariant):
                 if subscription.client in self._telling:
                     newest = subscription.newest
                     self._told[me][name] = _Told(_form(subscription), newest.text, newest.owed_from)
+                    brought = self._brought[me].get(name)
+                    if brought is not None and brought.text != newest.text:
+                        del self._brought[me][name]  # its filter was changed since it came
             self._telling.clear()
+
+    def _note_brought(self, me: BrokerId, machine: Broker, client: str, call: Subscribe) -> None:
+        """Note what a client brings to a new home, and look at the pubends that are known there."""
+        subscription = machine.host.subscriptions.get(call.subscription)
+        if subscription is None or subscription.client != client or call.home is None:
+            return
+        if call.owed is None or call.home.broker == me or call.home.epoch >= subscription.epoch:
+            return
+        form = _form(subscription)
+        text = subscription.newest.text
+        self._brought[me][call.subscription] = _Brought(form, text, call.owed)
+        for pubend, offer in machine.host._offers.items():
+            needed = self._needed_elsewhere(me, subscription, pubend)
+            strand = subscription.strands.get(pubend)
+            is_begun = strand is not None and strand.base is not None
+            could_match = subscription.newest.filter.intersects(offer.advertisement)
+            if needed and could_match and not is_begun and self._is_checked(subscription, pubend):
+                self._early[me].append(_Early(call.subscription, form, pubend, needed))
+
+    def _is_checked(self, subscription: Subscription, pubend: PubendId) -> bool:
+        latest = subscription.begin.on(pubend) is BeginKind.LATEST
+        return latest and subscription.order is Order.PUBLISHER
+
+    def _needed_elsewhere(
+        self, me: BrokerId, subscription: Subscription, pubend: PubendId
+    ) -> tuple[Moment, ...]:
+        """Return the moments of former homes by which it is owed a pubend.
+
+        One that a home has heard of may have advertised more since: what was known before is forgotten.
+        """
+        brought = self._brought[me].get(subscription.name)
+        if brought is None or brought.form != _form(subscription):
+            return ()
+        moments = dict(brought.owed.others).get(pubend, brought.owed.since)
+        widens = self.world.options.widen_rate > 0
+        return tuple(
+            each
+            for each in moments
+            if not widens or pubend not in self._heard.get(each.host.broker, ())
+        )
 
     def _note_news(self, me: BrokerId, machine: Broker) -> None:
         """Note who was told before, if there is a pubend that this broker has never heard of."""
@@ -156,9 +227,12 @@ class Beginnings(Invariant):
                 if told is None or told.form != _form(subscription):
                     continue
                 could_match = self.truth.filter(told.text).intersects(offers[pubend].advertisement)
-                latest = subscription.begin.on(pubend) is BeginKind.LATEST
-                if could_match and latest and subscription.order is Order.PUBLISHER:
-                    self._early[me].append(_Early(name, told.form, pubend, told.time))
+                if could_match and self._is_checked(subscription, pubend):
+                    shb = ShbId(me, self.world.hosts[me].cell)
+                    own = () if told.time is None else (Moment(shb, told.time),)
+                    elsewhere = self._needed_elsewhere(me, subscription, pubend)
+                    needed = (*own, *elsewhere)
+                    self._early[me].append(_Early(name, told.form, pubend, needed))
 
     # --- what has begun ----------------------------------------------------------------------
 
@@ -178,11 +252,14 @@ class Beginnings(Invariant):
         self._check(me, strand, strand.base, needed)
         return True
 
-    def _check(self, me: BrokerId, strand: Strand, base: Tick, needed: VirtualTime | None) -> None:
+    def _check(self, me: BrokerId, strand: Strand, base: Tick, needed: tuple[Moment, ...]) -> None:
+        for moment in needed:
+            self._check_since(me, strand, base, moment)
+
+    def _check_since(self, me: BrokerId, strand: Strand, base: Tick, moment: Moment) -> None:
         stream, segment = self.truth.streams[strand.pubend], strand.segment
-        shb = ShbId(me, self.world.hosts[me].cell)
-        for fact in self._facts.get(strand.pubend, {}).get(shb, ()):
-            if needed is None or fact.time < needed:
+        for fact in self._facts.get(strand.pubend, {}).get(moment.host, ()):
+            if fact.time < moment.time:
                 continue
             high = base if fact.until is None else min(base, fact.until)
             for place in range(stream.after(fact.after), stream.after(high)):

@@ -11,6 +11,7 @@ from gapless.core.machine import Asked, Event
 from gapless.core.ticks import Tick
 from gapless.delivery.packing import unpack, unpack_ticks
 from gapless.delivery.requests import Requests
+from gapless.delivery.subscribers.owing import Early
 from gapless.delivery.subscribers.states import State
 from gapless.delivery.subscribers.strand import Strand
 from gapless.delivery.subscribers.subend import Subend
@@ -37,7 +38,7 @@ class _Seen(NamedTuple):
     """Kept, so that no other gets its identity."""
     state: State
     position: Tick
-    early: VirtualTime | None
+    early: Early | None
     """Up to where its client was told of it before its host heard of the pubend (R46)."""
 
 
@@ -114,7 +115,7 @@ class Strands(Invariant):
             )
 
     def _check_start(
-        self, process: Process, strand: Strand, name: str, early: VirtualTime | None
+        self, process: Process, strand: Strand, name: str, early: Early | None
     ) -> None:
         base = strand.base
         if base is None or base == strand.subscription.merged:
@@ -124,8 +125,11 @@ class Strands(Invariant):
         entry = None if record is None else dict(record.entries).get(identity.shb)
         segment = strand.segment
         needed = segment.owed_from if strand.subscription.durable else segment.start
-        if early is not None and self._was_known(strand.pubend, identity.shb, early, base):
+        moments = () if early is None else early.all_moments(identity.shb)
+        if any(self._was_known(strand.pubend, each.host, each.time, base) for each in moments):
             return
+        if needed is not None and early is not None and early.time is not None:
+            needed = min(needed, early.time)  # a filter that was set since governs from there on
         if entry is None or needed is None or entry.time < needed:
             self.world.violate(
                 "I7", f"{name}: starts after {base} by {segment.text} of {needed} in {record}"

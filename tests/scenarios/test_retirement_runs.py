@@ -1,0 +1,790 @@
+"""Retirement: nobody waits for a broker that never returns; and what holds if it is back after all (R26)."""
+
+from __future__ import annotations
+
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.messages.clients import (
+    Begin,
+    BeginKind,
+    Delivery,
+    Gap,
+    Home,
+    HostRetired,
+    Order,
+    PositionTuple,
+    Progress,
+    RetireHost,
+    Seek,
+    Stalled,
+    Subscribe,
+    Subscribed,
+)
+from gapless.messages.overlay import Retire
+from gapless.messages.records import RetirementRecord
+from gapless.messages.requests import Leave
+from tests.broker.desk import Desk, P, Q
+from tests.scenarios.brokers import Publisher, Subscriber, shb
+
+
+def retire(world: Desk, name: str, *, at: str = "a") -> None:
+    """Let an operator say that a broker never returns."""
+    operator = world.client(at, "operator")
+    assert isinstance(operator.call(RetireHost(operator.number(), name, name), s=2), HostRetired)
+
+
+def acknowledge(x: Subscriber, **publishers: Publisher) -> None:
+    """Let a client acknowledge the last event of each pubend."""
+    for name, publisher in publishers.items():
+        x.acknowledge(PubendId(name), max(publisher.ticks.values()))
+
+
+def positions(x: Subscriber) -> list[tuple[Tick, PubendId]]:
+    """Return where the events stand that a client was given, as it was given them."""
+    return [(each.tick, pubend) for pubend, each in x.publications]
+
+
+def at(p: Tick, q: Tick, *, merged: Tick | None = None) -> Begin:
+    """Return where a client goes on that has places on P and Q."""
+    return Begin(BeginKind.POSITION, ((P, p), (Q, q)), merged=merged)
+
+
+def home_of(x: Subscriber) -> Home:
+    """Return where a durable subscription lives, as its client was told last."""
+    home: Home | None = x.of_kind(Subscribed)[-1].home
+    assert home is not None
+    return home
+
+
+def flee(x: Subscriber, broker: str, begin: Begin, acked: PositionTuple) -> None:
+    """Let a client go on at another broker."""
+    home = home_of(x).after_a_flight()
+    x.connect(broker)
+    number, credit = x.number(), 1_000
+    x.ask(Subscribe(number, "x", "TRUE", True, begin, x.order, credit, home=home, acked=acked))
+
+
+class Fork:
+    """P at p and Q at q, a client at n that has one event of each, and then q is away and retired."""
+
+    def __init__(
+        self, *, durable: bool = True, order: Order = Order.TOTAL, **parameters: int
+    ) -> None:
+        world = self.world = Desk("p-a-n", "a-q", "a-m", cells=None, **parameters)
+        self.ann, self.bob = world.publisher("p"), world.publisher("q", "Q")
+        self.x = world.subscriber("n", "x", "TRUE", durable=durable, order=order)
+        world.run(s=3)
+        self.ann.publish("a1")
+        self.bob.publish("b1")
+        world.run(s=1)
+        acknowledge(self.x, P=self.ann, Q=self.bob)
+        world.run(s=1)
+
+    def lose_q(self) -> None:
+        """Let q crash and be retired."""
+        self.world.crash("q")
+        self.world.run(s=3)
+        retire(self.world, "q")
+        self.world.run(s=3)
+
+    def cut_q_off(self) -> None:
+        """Let q live on behind a cut, and be retired by mistake."""
+        self.world.cut("a", "q")
+        self.world.run(s=3)
+        retire(self.world, "q")
+        self.world.run(s=3)
+
+
+# --- nobody waits ---------------------------------------------------------------------------------------
+
+
+def test_total_order_does_not_wait_for_a_retired_broker() -> None:
+    # R26, R51
+    fork = Fork()
+    fork.lose_q()
+    fork.ann.publish("a2")
+    fork.world.run(s=60)
+    assert fork.x.events == ["a1", "b1", "a2"]
+    (stalled,) = fork.x.of_kind(Stalled)
+    assert (stalled.pubend, stalled.passed) == (Q, True)
+
+
+def test_a_stream_that_is_adrift_takes_nothing_that_is_still_under_way() -> None:
+    # it may lie below what the others have come to
+    fork = Fork()
+    fork.lose_q()
+    strand = fork.world.strand("n", "x", Q)
+    drifting = strand.drifting
+    assert (drifting.is_adrift, drifting.is_passed_by, strand.is_live) == (True, True, False)
+    assert not strand.catch_up.is_reading
+
+
+def test_a_slow_subscription_that_has_caught_up_is_not_ended_for_a_stream_adrift() -> None:
+    fork = Fork(durable=False, slow_after_s=20)
+    fork.lose_q()
+    world = fork.world
+    world["n"].host.fell_behind(world.subscription("n", "x"))
+    world.run(s=60)
+    fork.ann.publish("a2")
+    world.run(s=5)
+    assert fork.x.events == ["a1", "b1", "a2"]
+
+
+def test_total_order_waits_for_a_broker_that_is_only_away() -> None:
+    fork = Fork()
+    fork.world.crash("q")
+    fork.world.run(s=3)
+    fork.ann.publish("a2")
+    fork.world.run(s=60)
+    assert fork.x.events == ["a1", "b1"]
+
+
+def test_total_order_does_not_wait_again_when_the_retirement_is_forgotten() -> None:
+    fork = Fork(tombstone_ttl_s=30)
+    fork.lose_q()
+    fork.world.run(s=60)
+    assert not fork.world["n"].retirements.has("q")
+    fork.world.restart("n")
+    fork.world.run(s=3)
+    fork.x.come_back()
+    fork.world.run(s=10)
+    fork.ann.publish("a2")
+    fork.world.run(s=30)
+    assert fork.x.events == ["a1", "b1", "a2"]
+
+
+def test_total_order_does_not_wait_if_all_begin_anew_before_the_feed_is_lost() -> None:
+    # n hears of the retirement while it is fed; then nobody announces Q any more
+    fork = Fork()
+    world = fork.world
+    world.crash("q")
+    world["n"].retirements.retire(shb("q"))
+    world.happen("n", None)
+    world.run(ms=300)
+    assert world["n"].host.subends[Q].feeder is not None
+    for name in "pamn":
+        world.crash(name)
+    for name in "pamn":
+        world.start(name)
+    world.run(s=10)
+    fork.ann.connect()
+    fork.ann.open()
+    fork.x.come_back()
+    world.run(s=5)
+    fork.ann.publish("a2")
+    world.run(s=30)
+    assert fork.x.events == ["a1", "b1", "a2"]
+    assert world["n"].whereabouts.broker_of(Q) is None, "its name is free"
+
+
+def test_who_subscribes_after_a_retirement_does_not_wait_either() -> None:
+    fork = Fork(retention_s=3_600)
+    fork.lose_q()
+    position = ((P, fork.ann.ticks["a1"]), (Q, fork.bob.ticks["b1"]))
+    begin = Begin(BeginKind.POSITION, position)
+    world = fork.world
+    y = world.subscriber("m", "y", "TRUE", order=Order.TOTAL, begin=begin)
+    earliest = Begin(BeginKind.EARLIEST)
+    z = world.subscriber("m", "z", "TRUE", order=Order.TOTAL, durable=True, begin=earliest)
+    world.run(s=10)
+    fork.ann.publish("a2")
+    world.run(s=10)
+    assert (y.events, z.events) == (["a2"], ["a1", "a2"])
+
+
+def test_nobody_takes_leave_of_a_retired_broker_for_ever() -> None:
+    # R26, R43
+    world = Desk("p-a-n", "a-q")
+    world.publisher("q", "Q")
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=3)
+    world.crash("q")
+    world.run(s=3)
+    retire(world, "q")
+    x.end()
+    world.run(s=120)
+    since = world.now
+    world.run(s=100)
+    assert world.sent_over(Leave, "n", "a", since) == []
+
+
+def test_a_leave_that_is_under_way_ends_when_the_broker_is_retired() -> None:
+    world = Desk("p-a-n", "a-q")
+    world.publisher("q", "Q")
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=3)
+    world.crash("q")
+    x.end()
+    world.run(s=120)
+    assert world.sent_over(Leave, "n", "a")
+    retire(world, "q")
+    world.run(s=10)
+    since = world.now
+    world.run(s=100)
+    assert world.sent_over(Leave, "n", "a", since) == []
+    assert ("join", "Q") not in world.nodes["n"].disk.records
+
+
+# --- the pubends of a broker that is back ---------------------------------------------------------------
+
+
+def test_in_publisher_order_a_retired_broker_that_is_back_brings_the_rest_once_and_in_order() -> (
+    None
+):
+    fork = Fork(order=Order.PUBLISHER, retention_s=0)
+    fork.cut_q_off()
+    fork.bob.publish("b2")
+    fork.ann.publish("a2")
+    fork.world.run(s=30)
+    assert fork.x.events == ["a1", "b1", "a2"]
+    fork.world.heal("a", "q")
+    fork.world.run(s=10)
+    fork.bob.publish("b3")
+    fork.world.run(s=10)
+    assert fork.x.events == ["a1", "b1", "a2", "b2", "b3"]
+    assert fork.x.gaps == []
+
+
+def test_in_publisher_order_a_restart_of_the_host_in_between_changes_nothing() -> None:
+    fork = Fork(order=Order.PUBLISHER, retention_s=0)
+    fork.bob.publish("b2")
+    fork.lose_q()
+    fork.world.restart("n")
+    fork.world.run(s=5)
+    fork.x.come_back()
+    fork.world.run(s=30)
+    fork.world.start("q")
+    fork.world.run(s=10)
+    fork.bob.connect()
+    fork.bob.open()
+    fork.bob.publish("b3")
+    fork.world.run(s=10)
+    events = [each for each in fork.x.events if each.startswith("b")]
+    assert events in (["b1", "b2", "b3"], ["b1", "b2", "b2", "b3"]), "b2 was not acknowledged"
+    assert fork.x.gaps == []
+
+
+def test_in_total_order_what_comes_too_late_is_told_as_a_gap_and_the_order_goes_on() -> None:
+    # R51: a pubend that appears later starts above the merge position
+    fork = Fork()
+    fork.cut_q_off()
+    fork.bob.publish("b2")
+    fork.world.run(s=1)
+    a2 = fork.ann.publish("a2")
+    fork.world.run(s=10)
+    fork.bob.publish("b3")
+    fork.world.heal("a", "q")
+    fork.world.run(s=30)
+    fork.ann.publish("a3")
+    fork.bob.publish("b4")
+    fork.world.run(s=10)
+    assert fork.x.events == ["a1", "b1", "a2", "b3", "a3", "b4"]
+    assert positions(fork.x) == sorted(positions(fork.x))
+    (gap,) = fork.x.gaps
+    assert gap.pubend == Q
+    assert gap.low <= fork.bob.ticks["b2"] <= gap.high == a2
+    assert [each.passed for each in fork.x.of_kind(Stalled)] == [True, False]
+
+
+def test_in_total_order_nothing_is_lost_if_nothing_was_merged_meanwhile() -> None:
+    fork = Fork()
+    fork.cut_q_off()
+    fork.bob.publish("b2")
+    fork.world.run(s=10)
+    fork.world.heal("a", "q")
+    fork.world.run(s=30)
+    fork.ann.publish("a2")
+    fork.world.run(s=10)
+    assert (fork.x.events, fork.x.gaps) == (["a1", "b1", "b2", "a2"], [])
+
+
+def test_total_order_waits_again_for_a_broker_that_was_back() -> None:
+    fork = Fork()
+    fork.cut_q_off()
+    fork.ann.publish("a2")
+    fork.world.run(s=5)
+    fork.world.heal("a", "q")
+    fork.world.run(s=20)
+    fork.world.cut("a", "q")
+    fork.world.run(s=5)
+    fork.ann.publish("a3")
+    fork.world.run(s=30)
+    assert fork.x.events == ["a1", "b1", "a2"]
+    fork.world.heal("a", "q")
+    fork.world.run(s=20)
+    assert fork.x.events == ["a1", "b1", "a2", "a3"]
+
+
+def test_in_total_order_a_restart_of_the_host_while_the_broker_is_away_changes_nothing() -> None:
+    fork = Fork()
+    fork.cut_q_off()
+    fork.bob.publish("b2")
+    fork.world.run(s=1)
+    a2 = fork.ann.publish("a2")
+    fork.world.run(s=5)
+    assert fork.x.events == ["a1", "b1", "a2"]
+    fork.x.acknowledge(P, a2)
+    fork.world.run(s=2)
+    fork.world.restart("n")
+    fork.world.run(s=5)
+    fork.bob.publish("b3")
+    fork.world.heal("a", "q")
+    fork.world.run(s=20)
+    fork.x.come_back()
+    fork.world.run(s=20)
+    fork.ann.publish("a3")
+    fork.world.run(s=10)
+    assert fork.x.events == ["a1", "b1", "a2", "b3", "a3"]
+    (gap,) = fork.x.gaps
+    assert (gap.pubend, gap.high) == (Q, a2)
+    assert gap.low <= fork.bob.ticks["b2"]
+
+
+def test_a_client_that_was_away_all_the_time_misses_nothing() -> None:
+    # nothing was merged without the stream; what it has not acknowledged comes again, of all streams
+    fork = Fork()
+    fork.bob.publish("b2")
+    fork.ann.publish("a2")
+    fork.world.run(s=2)
+    fork.x.leave()
+    fork.world.run(s=2)
+    fork.cut_q_off()
+    fork.bob.publish("b3")
+    fork.ann.publish("a3")
+    fork.world.restart("n")
+    fork.world.run(s=5)
+    fork.world.heal("a", "q")
+    fork.world.run(s=20)
+    fork.x.come_back()
+    fork.world.run(s=20)
+    assert fork.x.events == ["a1", "b1", "b2", "a2", "b2", "a2", "b3", "a3"]
+    assert fork.x.gaps == []
+
+
+def test_what_was_not_acknowledged_below_a_gap_comes_again() -> None:
+    fork = Fork()
+    b2 = fork.bob.publish("b2")
+    fork.world.run(s=2)
+    fork.cut_q_off()
+    fork.bob.publish("b3")
+    fork.world.run(s=1)
+    a2 = fork.ann.publish("a2")
+    fork.world.run(s=5)
+    fork.x.acknowledge(P, a2)
+    fork.world.run(s=2)
+    fork.x.leave()
+    fork.world.heal("a", "q")
+    fork.world.run(s=20)
+    fork.x.come_back()
+    fork.world.run(s=20)
+    assert fork.x.events == ["a1", "b1", "b2", "a2", "b2"]
+    (gap,) = fork.x.gaps
+    assert b2 < gap.low <= fork.bob.ticks["b3"] <= gap.high == a2
+
+
+def test_a_client_that_comes_while_the_broker_is_away_is_told_of_all_that_it_missed() -> None:
+    # it is given a2 again without b2, which it has not acknowledged: so b2 comes too late
+    fork = Fork()
+    b2 = fork.bob.publish("b2")
+    fork.world.run(s=1)
+    a2 = fork.ann.publish("a2")
+    fork.world.run(s=2)
+    fork.x.leave()
+    fork.world.run(s=2)
+    fork.cut_q_off()
+    fork.x.come_back()
+    fork.world.run(s=10)
+    assert fork.x.events == ["a1", "b1", "b2", "a2", "a2"]
+    fork.world.heal("a", "q")
+    fork.world.run(s=20)
+    fork.bob.publish("b3")
+    fork.world.run(s=10)
+    assert fork.x.events == ["a1", "b1", "b2", "a2", "a2", "b3"]
+    (gap,) = fork.x.gaps
+    assert gap.low <= b2 <= gap.high == a2
+
+
+def test_who_seeks_back_over_the_gap_gets_what_lies_there() -> None:
+    fork = Fork(retention_s=3_600)
+    fork.cut_q_off()
+    fork.bob.publish("b2")
+    fork.world.run(s=1)
+    a2 = fork.ann.publish("a2")
+    fork.world.run(s=5)
+    fork.x.acknowledge(P, a2)
+    fork.world.heal("a", "q")
+    fork.world.run(s=20)
+    assert len(fork.x.gaps) == 1
+    back = Begin(BeginKind.POSITION, ((P, fork.ann.ticks["a1"]), (Q, fork.bob.ticks["b1"])))
+    fork.x.ask(Seek(fork.x.number(), "x", back))
+    fork.world.run(s=10)
+    assert fork.x.events == ["a1", "b1", "a2", "b2", "a2"]
+    assert len(fork.x.gaps) == 1
+
+
+def test_a_gap_that_was_lost_with_the_host_is_told_again() -> None:
+    fork = Fork()
+    fork.cut_q_off()
+    fork.bob.publish("b2")
+    fork.world.run(s=1)
+    a2 = fork.ann.publish("a2")
+    fork.world.run(s=5)
+    fork.x.acknowledge(P, a2)
+    fork.world.run(s=2)
+    fork.world.heal("a", "q")
+    fork.world.run(s=20)
+    assert [each.high for each in fork.x.gaps] == [a2]
+    fork.world.restart("n")
+    fork.world.run(s=5)
+    fork.x.come_back()
+    fork.world.run(s=20)
+    assert [each.high for each in fork.x.gaps] == [a2, a2]
+    assert fork.x.events == ["a1", "b1", "a2"]
+    fork.x.acknowledge(Q, a2)
+    fork.world.run(s=2)
+    fork.world.restart("n")
+    fork.world.run(s=5)
+    fork.x.come_back()
+    fork.world.run(s=20)
+    assert len(fork.x.gaps) == 2
+
+
+def test_the_order_does_not_go_on_before_it_is_on_disk_that_a_stream_is_adrift() -> None:
+    # else after a crash nobody at n would know that what q has comes too late
+    fork = Fork()
+    world = fork.world
+    world.crash("q")
+    world.run(s=3)
+    fork.ann.publish("a2")
+    world.run(s=3)
+    world.stop_disk("n")
+    retire(world, "q")
+    world.run(s=10)
+    assert fork.x.events == ["a1", "b1"]
+    world.crash("n")
+    world.start("n")
+    world.run(s=5)
+    fork.x.come_back()
+    world.run(s=20)
+    assert fork.x.events == ["a1", "b1", "a2"], "a tells it again"
+
+
+def test_a_client_that_went_elsewhere_meanwhile_is_told_of_the_gap_there() -> None:
+    fork = Fork(durable=False)
+    fork.cut_q_off()
+    fork.bob.publish("b2")
+    fork.world.run(s=1)
+    a2 = fork.ann.publish("a2")
+    fork.world.run(s=5)
+    assert fork.x.events == ["a1", "b1", "a2"]
+    fork.world.heal("a", "q")
+    fork.x.leave()
+    fork.world.run(s=20)
+    position = ((P, a2), (Q, fork.bob.ticks["b1"]))
+    fork.x.come_back(Begin(BeginKind.POSITION, position), broker="m")
+    fork.world.run(s=20)
+    fork.bob.publish("b3")
+    fork.world.run(s=5)
+    assert fork.x.events == ["a1", "b1", "a2", "b3"]
+    assert fork.x.gaps == [Gap("x", Q, fork.bob.ticks["b1"] + 1, a2)]
+
+
+def test_a_client_is_told_again_of_a_stream_adrift_when_its_host_has_begun_anew() -> None:
+    # else it would count that stream as looked at, and bring a place that hides what was lost
+    fork = Fork()
+    fork.cut_q_off()
+    stood_at = fork.world.strand("n", "x", Q).position
+    fork.world.run(s=1)
+    a2 = fork.ann.publish("a2")
+    fork.world.run(s=5)
+    fork.world.restart("n")
+    fork.world.run(s=5)
+    fork.x.come_back(at(a2, stood_at))
+    fork.world.run(s=20)
+    assert [each.passed for each in fork.x.of_kind(Stalled)] == [True, True]
+
+
+def test_that_a_stream_is_passed_by_is_told_before_what_lies_beyond() -> None:
+    # the connection may be lost in between
+    fork = Fork(durable=False)
+    fork.world.crash("q")
+    fork.world.run(s=3)
+    fork.ann.publish("a2")
+    fork.world.run(s=5)
+    assert fork.x.events == ["a1", "b1"]
+    seen = len(fork.x.notices)
+    retire(fork.world, "q")
+    fork.world.run(s=5)
+    kinds = [type(each) for each in fork.x.notices[seen:]]
+    assert kinds.index(Stalled) < kinds.index(Delivery)
+
+
+def test_a_place_at_the_last_event_of_another_stream_is_not_from_before() -> None:
+    # in total order a client has looked at Q up to the tick before, as Q comes after P there
+    fork = Fork(durable=False, retention_s=3_600)
+    fork.world.run(s=1)
+    a2 = fork.ann.publish("a2")
+    fork.world.run(s=3)
+    fork.cut_q_off()
+    fork.world.heal("a", "q")
+    fork.world.run(s=20)
+    fork.x.leave()
+    fork.world.run(s=1)
+    fork.x.come_back(at(a2, a2 - 1), broker="m")
+    fork.world.run(s=10)
+    assert fork.x.gaps == []
+
+
+def test_a_crash_behind_a_gap_does_not_make_another_one() -> None:
+    fork = Fork(retention_s=3_600)
+    world = fork.world
+    fork.cut_q_off()
+    fork.ann.publish("a2")
+    world.run(s=5)
+    world.stop_disk("n")
+    world.heal("a", "q")
+    world.run(s=5)
+    fork.bob.publish("b2")
+    world.run(s=1)
+    a3 = fork.ann.publish("a3")
+    world.run(s=3)
+    assert len(fork.x.gaps) == 1
+    world.crash("n")
+    world.start("n")
+    world.run(s=10)
+    fork.x.come_back(at(a3, a3 - 1))
+    world.run(s=10)
+    assert (fork.x.events, len(fork.x.gaps)) == (["a1", "b1", "a2", "b2", "a3"], 1)
+
+
+def test_what_came_too_late_still_does_after_a_second_retirement() -> None:
+    # its client has forgotten the gap, and has acknowledged what lies beyond on the other stream
+    for is_away in (False, True):
+        fork = Fork(retention_s=3_600)
+        world = fork.world
+        fork.cut_q_off()
+        fork.bob.publish("b2")
+        world.run(s=1)
+        a2 = fork.ann.publish("a2")
+        world.run(s=5)
+        fork.x.acknowledge(P, a2)
+        world.run(s=2)
+        world.heal("a", "q")
+        world.run(s=20)
+        if is_away:
+            fork.x.leave()
+        fork.cut_q_off()
+        fork.x.leave()
+        world.run(s=3)
+        world.heal("a", "q")
+        world.run(s=20)
+        fork.x.come_back()
+        world.run(s=20)
+        assert fork.x.events == ["a1", "b1", "a2"]
+        assert [each.high for each in fork.x.gaps] == [a2, a2]
+
+
+def test_the_order_does_not_go_back_if_the_host_crashes_after_a_seek_on_a_stream_adrift() -> None:
+    fork = Fork(retention_s=3_600)
+    world, a1 = fork.world, fork.ann.ticks["a1"]
+    fork.bob.publish("b2")
+    world.run(s=1)
+    a2 = fork.ann.publish("a2")
+    world.run(s=1)
+    fork.cut_q_off()
+    world.stop_disk("n")
+    seen = len(fork.x.events)
+    fork.x.ask(Seek(fork.x.number(), "x", at(a1, a1)))
+    world.run(s=10)
+    assert fork.x.events[seen:] == [], "that it is adrift there is not on disk"
+    world.go_on_writing("n")
+    world.run(s=3)
+    assert fork.x.events[seen:] == ["a2"]
+    world.restart("n")
+    world.heal("a", "q")
+    world.run(s=20)
+    fork.x.come_back(at(a2, a1))
+    world.run(s=20)
+    assert (fork.x.events[seen:], [each.high for each in fork.x.gaps]) == (["a2"], [a2])
+
+
+def test_how_far_a_quiet_stream_is_does_not_make_another_one_late() -> None:
+    # nothing was given of P meanwhile, so nothing of Q comes too late, also if the client comes again
+    fork = Fork(progress_ms=1_000)
+    world = fork.world
+    world.cut("a", "q")
+    world.run(s=3)
+    fork.bob.publish("b2")
+    world.run(s=10)
+    retire(world, "q")
+    world.run(s=3)
+    places = dict(place for each in fork.x.of_kind(Progress) for place in each.position)
+    assert places[P] > fork.bob.ticks["b2"] > places[Q]
+    fork.x.leave()
+    world.run(s=2)
+    fork.x.come_back(at(places[P], places[Q], merged=fork.bob.ticks["b1"]))
+    world.run(s=3)
+    world.heal("a", "q")
+    world.run(s=20)
+    fork.ann.publish("a2")
+    world.run(s=5)
+    assert (fork.x.events, fork.x.gaps) == (["a1", "b1", "b2", "a2"], [])
+
+
+def test_what_was_not_acknowledged_before_a_flight_is_not_late_for_one_who_has_forgotten_it() -> (
+    None
+):
+    # q was retired and back before; what came since is from its log as always
+    fork = Fork(retention_s=3_600)
+    world, x = fork.world, fork.x
+    acked = ((P, fork.ann.ticks["a1"]), (Q, fork.bob.ticks["b1"]))
+    fork.cut_q_off()
+    world.heal("a", "q")
+    world.run(s=20)
+    fork.bob.publish("b2")
+    world.run(s=1)
+    a2 = fork.ann.publish("a2")
+    world.run(s=2)
+    world.crash("n")
+    world.run(s=3)
+    flee(x, "m", at(a2, a2 - 1), acked)
+    world.run(s=5)
+    x.leave()
+    world.run(s=2)
+    x.come_back(broker="m")
+    world.run(s=10)
+    assert (x.events, x.gaps) == (["a1", "b1", "b2", "a2", "b2", "a2"], [])
+
+
+def test_who_needs_a_pubend_that_was_left_in_vain_joins_it_anew_when_it_is_back() -> None:
+    fork = Fork(durable=False, order=Order.PUBLISHER)
+    fork.cut_q_off()
+    fork.x.end()
+    fork.world.run(s=120)
+    assert ("join", "Q") not in fork.world.nodes["n"].disk.records
+    fork.world.heal("a", "q")
+    fork.world.run(s=10)
+    y = fork.world.subscriber("n", "y", "TRUE", durable=True)
+    fork.world.run(s=10)
+    fork.bob.publish("b2")
+    fork.world.run(s=10)
+    assert y.events == ["b2"]
+
+
+# --- a host that is back --------------------------------------------------------------------------------
+
+
+def test_a_host_that_was_retired_by_mistake_is_served_when_it_is_back() -> None:
+    # R26
+    world = Desk("p-a-n", retention_s=0)
+    ann = world.publisher("p")
+    world.cut("a", "n")
+    world.run(s=3)
+    retire(world, "n")
+    world.heal("a", "n")
+    world.run(s=5)
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=60)
+    ann.publish("e1")
+    world.run(s=60)
+    assert x.events == ["e1"]
+
+
+def test_what_was_released_under_a_host_that_is_back_is_a_gap_and_the_rest_comes_once() -> None:
+    # R55
+    world = Desk("p-a-n", "a-b", retention_s=0)
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    y = world.subscriber("b", "y", "TRUE", durable=True)
+    world.run(s=3)
+    ann.publish("e1")
+    world.run(s=1)
+    acknowledge(x, P=ann)
+    world.run(s=1)
+    world.cut("a", "n")
+    world.run(s=3)
+    ann.publish("e2")
+    world.run(s=1)
+    retire(world, "n")
+    acknowledge(y, P=ann)
+    world.run(s=30)
+    assert world.released("p", P) >= ann.ticks["e2"]
+    world.restart("a")  # routers have it in their memory
+    world.run(s=5)
+    e3 = ann.publish("e3")
+    world.run(s=1)
+    world.heal("a", "n")
+    world.run(s=30)
+    ann.publish("e4")
+    world.run(s=10)
+    assert x.events == ["e1", "e3", "e4"]
+    (gap,) = x.gaps
+    assert gap.low <= ann.ticks["e2"] <= gap.high < e3
+    assert world.member("p", P, "n") is not None
+
+
+def test_that_a_host_is_back_is_known_to_a_broker_that_began_anew_and_hears_the_retirement_again() -> (
+    None
+):
+    # b was cut off and knows only of the retirement; p has forgotten everything that is not on disk
+    world = Desk("p-a-n", "p-b", retention_s=0)
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=3)
+    world.cut("a", "n")
+    world.run(s=3)
+    retire(world, "n")
+    world.run(s=3)
+    world.cut("p", "b")
+    world.heal("a", "n")
+    world.run(s=20)
+    assert world.member("p", P, "n") is not None
+    gaps = x.gaps  # of what was released while it was retired
+    x.leave()
+    world.run(s=1)
+    world.cut("p", "a")
+    world.restart("p")
+    world.heal("p", "b")
+    world.run(s=5)
+    ann.connect()
+    ann.open()
+    ann.publish("e1")
+    world.run(s=20)
+    assert world.member("p", P, "n") is not None
+    assert "n" not in {each.broker for each in world["b"].retirements.all()}, "p has told b"
+    world.heal("p", "a")
+    world.run(s=20)
+    x.come_back()
+    world.run(s=10)
+    assert (x.events, x.gaps) == (["e1"], gaps)
+
+
+def test_a_broker_that_lives_next_door_contradicts_its_retirement_at_once() -> None:
+    # the operator asks one that has no session with it
+    world = Desk("p-a-n", "a-b", "b-c", delta=0)
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=3)
+    world["a"].retirements.retire(shb("n"))
+    world.happen("a", None)
+    world.run(s=2)
+    assert not any(world[name].retirements.has("n") for name in ("p", "a", "b", "c", "n"))
+    assert world.sent_over(Retire, "n", "a")
+    assert isinstance(
+        world.nodes["p"].disk.records[RetirementRecord.key_of(shb("n"))], RetirementRecord
+    )
+    world.run(s=10)
+    ann.publish("e1")
+    world.run(s=5)
+    assert (x.events, x.gaps) == (["e1"], [])
+
+
+def test_a_broker_that_was_back_and_dies_can_be_retired_again() -> None:
+    fork = Fork()
+    fork.cut_q_off()
+    fork.world.heal("a", "q")
+    fork.world.run(s=10)
+    fork.lose_q()
+    fork.ann.publish("a2")
+    fork.world.run(s=30)
+    assert fork.x.events == ["a1", "b1", "a2"]
