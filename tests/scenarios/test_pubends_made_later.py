@@ -491,6 +491,35 @@ def test_that_a_pubend_is_owed_from_its_beginning_is_on_disk(crashes: bool) -> N
     assert (x.events, x.gaps) == (["e1"], [])
 
 
+def test_what_a_client_knew_counts_when_a_crash_follows_the_news_of_a_pubend() -> None:
+    # seed 5797: the join was on disk and the subscription's record was not; then its filter is changed
+    world = Desk("p-a-n", retention_s=3600)
+    x = world.subscriber("n", "x", "number < 3", durable=True)
+    world.run(s=2)
+    lost = world.lose(of(Attached, ReadReply, source="a", target="n"))
+    ann = world.publisher("p")
+    assert world.wait(lambda: bool(world["n"].host.joins))
+    world.run(ms=5)
+    ann.publish("e1", number=2)
+    news = world.hold(of(Announce, source="a", target="n"))
+    world.restart("n")
+    world.run(s=5)
+    x.come_back()
+    world.run(s=2)
+    change = x.set_filter("number > 1")
+    world.run(s=2)
+    answer = x.answer(change)
+    assert isinstance(answer, FilterSet)
+    assert answer.owed is not None
+    # a client that flees now takes along that it is owed more of this pubend than of others
+    [(_, moments)] = answer.owed.others
+    assert moments[0].time < answer.owed.since[0].time
+    lost.end()
+    news.release()
+    world.run(s=10)
+    assert (x.events, x.gaps) == (["e1"], [])
+
+
 def test_what_a_client_knows_counts_for_no_limit() -> None:
     # segments_max: the first filter governs nothing
     world = Desk("p-a", segments_max=1)

@@ -715,5 +715,41 @@ REGRESSIONS: tuple[Regression, ...] = (
             '"expiry_s":604800,"retention_s":3600}'
         ),
     ),
+    Regression(
+        "a simulated reader chased the end of a log that silence moves on for ever, where the library reads up to where it was",
+        json=(
+            '{"seed":5604,"cells":5,"shape":"broom","fan_out":2,"brokers_per_cell":3,"mixed_cells":'
+            'false,"delta":1,"pace":0.1,"limits":{},"network":"datagram","delay_us_min":200,"delay_'
+            'us_max":10000,"duplicate":0.1,"half_open":0.0,"stall":0.3,"sync_us_min":1000,"sync_us_'
+            'max":2000,"together":false,"survive":0.0,"torn":0.0,"clock_error_us":10000000,"rates":'
+            '{"crash":1.5,"crash inside a sync":4.0,"cut":4.0,"permanent cut":0.5,"clock jump":4.0,'
+            '"client loss":0.5,"cell crash":0.5,"side cut":2.0},"quiet":0.25,"period_ms":400,"down_'
+            'ms_min":0,"down_ms_max":4000,"outage_ms":300,"relapse":0.3,"whole_core":1.0,"inner_los'
+            'ses":0.0,"inner_cuts":0.0,"safety_ms":2000,"liveness_ms":45000,"operations_max":100000'
+            '0,"domain":2,"pubends":3,"publishers":4,"subscribers":7,"publish_rate":40.0,"batch_max'
+            '":1,"churn_rate":0.5,"durable":1.0,"total":0.2,"past":0.6,"best_effort":0.0,"late_pube'
+            'nds":0.3,"rivals":0.0,"outside":0.02,"widen_rate":0.0,"repeat_rate":0.0,"stagers":0,"s'
+            'tage_rate":0.0,"amnesia":0.3,"reads":2.0,"roam":0.5,"flee":0.0,"credit_max":5,"expiry"'
+            ':false,"expiry_s":604800,"retention_s":3600}'
+        ),
+    ),
+    Regression(
+        "a crash lost when a broker had heard of a pubend, and a filter that was changed after it was owed less",
+        json=(
+            '{"seed":5797,"cells":3,"shape":"random","fan_out":4,"brokers_per_cell":1,"mixed_cells"'
+            ':false,"delta":2,"pace":0.5,"limits":{"nack_window":2,"sets_per_session_max":2},"netwo'
+            'rk":"datagram","delay_us_min":200,"delay_us_max":5000,"duplicate":0.1,"half_open":0.8,'
+            '"stall":0.8,"sync_us_min":20,"sync_us_max":2000,"together":true,"survive":0.0,"torn":0'
+            '.2,"clock_error_us":10000000,"rates":{"crash inside a sync":0.8,"cut":0.8,"client loss'
+            '":0.3,"slow client":0.3},"quiet":0.1,"period_ms":1000,"down_ms_min":0,"down_ms_max":40'
+            '00,"outage_ms":600,"relapse":0.0,"whole_core":1.0,"inner_losses":0.5,"inner_cuts":0.5,'
+            '"safety_ms":10000,"liveness_ms":105000,"operations_max":1000000,"domain":4,"pubends":4'
+            ',"publishers":5,"subscribers":1,"publish_rate":16.0,"batch_max":3,"churn_rate":4.0,"du'
+            'rable":1.0,"total":0.0,"past":0.6,"best_effort":0.0,"late_pubends":0.6,"rivals":0.0,"o'
+            'utside":0.0,"widen_rate":0.0,"repeat_rate":0.0,"stagers":0,"stage_rate":0.0,"amnesia":'
+            '0.1,"reads":0.0,"roam":0.2,"flee":0.5,"credit_max":1,"expiry":false,"expiry_s":604800,'
+            '"retention_s":0}'
+        ),
+    ),
 )
 """Newest last."""
