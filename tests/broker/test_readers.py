@@ -109,6 +109,13 @@ def test_a_pubend_that_is_not_known_is_refused() -> None:
     assert told == "there is no pubend nowhere, as far as this broker knows"
 
 
+def test_pubends_of_the_same_name_are_named() -> None:
+    world, _ = library()
+    (known,) = world["n"].announcements.pubends()
+    told = reason(read(world.client("n"), pubend=PubendId(known.name, 7)))
+    assert told.endswith(f"as far as this broker knows, but {known}")
+
+
 def test_best_effort_has_no_log_to_read() -> None:
     world, _ = library()
     world.publisher("p", "Q", quality=Quality.BEST_EFFORT)

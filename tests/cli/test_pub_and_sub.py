@@ -226,11 +226,14 @@ def test_a_durable_subscription_goes_on_after_what_was_printed(
     pub(brokers, pubend, lines_in(tmp_path / "events", lines))
     capsys.readouterr()
     options = (f"k = '{pubend}'", "--durable", pubend, "--start", "earliest", "--order", "total")
-    found = []
+    found, notes = [], []
     for count in ("2", "1", "2"):
         assert sub(brokers, *options, "--count", count) == 0
-        found.append([each["attributes"]["n"] for each in read(capsys)])
+        printed = capsys.readouterr()
+        found.append([json.loads(each)["attributes"]["n"] for each in printed.out.splitlines()])
+        notes.append(printed.err)
     assert found == [[0, 1], [2], [3, 4]]
+    assert notes == [f"{pubend} is a new subscription, at the broker b1\n", "", ""]
 
 
 def test_a_subscription_begins_at_a_position_or_a_time(
@@ -333,7 +336,8 @@ def test_what_could_not_be_written_comes_again(brokers: Overlay, pubend: str) ->
             check=False,
             env=environment(),
         )
-    assert (ran.returncode, ran.stderr) == (0, b"")
+    new = f"{pubend} is a new subscription, at the broker b1\n"
+    assert (ran.returncode, ran.stderr.decode()) == (0, new)
     again = gapless("sub", *options, "--count", "1")
     assert json.loads(again.stdout)["attributes"] == {"k": pubend}
 
@@ -386,6 +390,8 @@ def test_it_is_said_when_a_stream_is_cut_off_and_when_it_goes_on(
         "waiting for p: not begun",
         "p goes on",
         "waiting for q: no way",
+        "no broker answers: gone",
+        "a broker answers again",
         "waiting for q: damaged",
         "waiting for r: no way",
         "q goes on",

@@ -9,9 +9,23 @@ from random import Random
 import pytest
 
 import gapless
-from gapless.client.options import Backoff
-from gapless.errors import ClosedError, ConnectionLostError, DeadlineError, UsageError
-from gapless.messages.clients import ListPartitions, PartitionTable, ReadLog, ReadPart
+from gapless.client.addresses import parse_addresses
+from gapless.client.link import Link, Numbers
+from gapless.client.options import Backoff, Options
+from gapless.errors import (
+    ClosedError,
+    ConnectionLostError,
+    DeadlineError,
+    OutcomeUnknownError,
+    UsageError,
+)
+from gapless.messages.clients import (
+    ListPartitions,
+    OpenPubend,
+    PartitionTable,
+    ReadLog,
+    ReadPart,
+)
 from gapless.testing import Overlay
 from gapless.wire import Beat, Farewell, Goodbye, Welcome
 from tests.client.running import soon, story
@@ -293,3 +307,33 @@ async def test_a_broker_that_hangs_does_not_use_up_the_time_of_the_others() -> N
         first.greet = say_nothing
         async with gapless.connect([first.url, second.url], connect_deadline=10) as session:
             assert session.broker == "b2"
+
+
+def both(one: ScriptedBroker, other: ScriptedBroker) -> str:
+    """Return the addresses of two brokers as one url."""
+    return f"{one.url},{other.url.removeprefix('gapless://')}"
+
+
+@story
+async def test_who_waits_for_its_broker_waits_no_longer_than_it_said() -> None:
+    # the next try would come after half a minute
+    slow = Backoff(first_s=60.0, longest_s=60.0)
+    async with ScriptedBroker("b2") as other:
+        async with ScriptedBroker("b1") as one:
+            link = Link(
+                parse_addresses(both(one, other)), Options(backoff=slow), Numbers(), flee_after=0.3
+            )
+            link.start()
+            assert (await link.up()).broker == "b1"
+        await soon(lambda: link.welcome is not None and link.welcome.broker == "b2")
+        await link.close(ClosedError("the test is over"))
+
+
+@story
+async def test_among_several_brokers_too_it_is_unknown_what_became_of_what_was_sent() -> None:
+    async with ScriptedBroker("b1") as one, ScriptedBroker("b2") as other:
+        one.answers.pop(OpenPubend)
+        async with gapless.connect(both(one, other), deadline=0.1, backoff=QUICK) as session:
+            with pytest.raises(OutcomeUnknownError, match="OpenPubend was sent"):
+                async with session.publisher("quotes"):
+                    pass

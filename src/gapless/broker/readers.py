@@ -56,7 +56,9 @@ class Readers:
             return f"the pubend {call.pubend} could not be brought back: {damage}"
         known = self._broker.announcements.get(call.pubend)
         if known is None:
-            return f"there is no pubend {call.pubend}, as far as this broker knows"
+            same = ", ".join(map(str, self._broker.announcements.namesakes(call.pubend.name)))
+            others = f", but {same}" if same else ""
+            return f"there is no pubend {call.pubend}, as far as this broker knows{others}"
         if known.properties.quality is Quality.BEST_EFFORT:
             return f"the pubend {call.pubend} is best effort: it has no log to read"
         if call.low > call.high:

@@ -80,6 +80,8 @@ def sub(
         options: dict[str, Any] = {"ack": "manual", "on_gap": "raise", "order": order.value}
         made = session.subscribe(filter_text, durable=durable, start=place, **options)
         async with made as subscription:
+            if subscription.is_new:
+                print_note(f"{durable} is a new subscription, at the broker {session.broker}")
             copying = _copy(subscription, writer, acknowledge=durable is not None)
             telling = asyncio.ensure_future(_tell_waiting(subscription))
             try:
@@ -99,6 +101,7 @@ async def _tell_waiting(subscription: Subscription) -> None:
 
     told: dict[str, str] = {}
     waiting = subscription.waiting
+    is_alone = False
     while True:
         for pubend in told.keys() - waiting.keys():
             print_note(f"{pubend} goes on")
@@ -109,8 +112,14 @@ async def _tell_waiting(subscription: Subscription) -> None:
         await asyncio.sleep(WAITING_S)
         try:
             waiting = await subscription.ask_waiting(deadline=WAITING_S)
-        except GaplessError:
-            continue  # its broker is not in reach; whoever awaits events is told what comes of it
+        except GaplessError as error:  # whoever awaits events is told what comes of it
+            if not is_alone:
+                print_note(f"no broker answers: {error}")
+            is_alone = True
+        else:
+            if is_alone:
+                print_note("a broker answers again")
+            is_alone = False
 
 
 class _Writer:

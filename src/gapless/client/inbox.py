@@ -83,6 +83,8 @@ class Inbox:
         self.error: GaplessError | None = None
         """Why it is over, if it is."""
         self.is_started = False
+        self.is_new = False
+        """Of a durable one: whether it was made now, and not before."""
         """Whether it was ever answered."""
         self.is_answered = False
         """Whether it was answered on this connection."""
@@ -296,6 +298,7 @@ class Inbox:
             # its events would look like repetitions here, or like a gap
             self.end(TakenOverError(_moved(self.name)))
             return
+        self.is_new |= answer.is_new and not self.is_started
         self._seeks = answer.seeks
         self.home, self._owed = answer.home, answer.owed
         if answer.filter:

@@ -115,6 +115,11 @@ def refusal(notice: Refused) -> RefusedError:
             return RefusedError(notice.reason)
 
 
+def _shown(deadline: float | None) -> str:
+    """Return a deadline for people; some of it may have passed before the call began."""
+    return "any" if deadline is None else f"{round(deadline, 2):g}"
+
+
 class Link:
     """Keeps a connection to one of several addresses, or to the one broker it is for."""
 
@@ -221,7 +226,7 @@ class Link:
             while self._error is None:
                 patience = _PATIENCE_S if len(self._addresses) == 1 else _AMONG_OTHERS_S
                 while not await self._round(patience):
-                    await asyncio.sleep(next(waits))
+                    await asyncio.sleep(self._until_flight(next(waits)))
                     patience = min(2 * patience, _PATIENCE_S)
                 since = loop.time()
                 while self.is_up:
@@ -229,7 +234,12 @@ class Link:
                 if loop.time() - since > backoff.longest_s:
                     waits = backoff.waits(self._random)
                 # also after a connection that worked: a broker that turns us away is not stormed
-                await asyncio.sleep(next(waits))
+                await asyncio.sleep(self._until_flight(next(waits)))
+
+    def _until_flight(self, wait: float) -> float:
+        """Return how long to wait: no longer than until other addresses may be tried."""
+        left = self._lost_at + self._flee_after - asyncio.get_running_loop().time()
+        return min(wait, left) if left > 0 else wait
 
     async def _round(self, patience: float) -> bool:
         """Try all addresses once; say whether one is greeted, or none is worth another try.
@@ -444,10 +454,10 @@ class Link:
         state = "the link is up" if self.is_up else f"no connection ({self.trouble})"
         if sent:
             return OutcomeUnknownError(
-                f"{what} was sent and not answered within {deadline:g} s: {state}; "
+                f"{what} was sent and not answered within {_shown(deadline)} s: {state}; "
                 "it may have been done, or be done later"
             )
-        return DeadlineError(f"{what} was not done within {deadline:g} s: {state}")
+        return DeadlineError(f"{what} was not done within {_shown(deadline)} s: {state}")
 
     @staticmethod
     def expect(notice: Any, kind: type[Any]) -> Any:

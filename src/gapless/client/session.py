@@ -270,19 +270,24 @@ class Session:
         self._check_open()
         if self.has_one_address:
             return self.main, await self.main.call(request, deadline)
+        now = asyncio.get_running_loop().time
+        end = None if deadline is None else now() + deadline
         home, asked = "", set[str]()
         try:
-            async with asyncio.timeout(deadline):
+            async with asyncio.timeout_at(end):
                 link = await self._pinned()
-                while True:
-                    try:
-                        return link, await link.call(request, deadline)
-                    except ElsewhereError as error:
-                        home = error.broker
-                        if home in asked:
-                            raise
-                        asked.add(home)
+            while True:
+                try:  # the call knows best whether it was sent when its time is over
+                    return link, await link.call(request, end and max(0.0, end - now()))
+                except ElsewhereError as error:
+                    home = error.broker
+                    if home in asked:
+                        raise
+                    asked.add(home)
+                    async with asyncio.timeout_at(end):
                         link = await self._find(error)
+        except DeadlineError:
+            raise
         except TimeoutError:
             if home and home not in self._homes:
                 raise DeadlineError(

@@ -171,6 +171,14 @@ class Subscription:
         return self._inbox.is_over
 
     @property
+    def is_new(self) -> bool:
+        """Of a durable one: whether it was made when this was opened; else it goes on where it was.
+
+        A durable subscription lives at one broker. Who opens it anew at another one makes a second.
+        """
+        return self._inbox.is_new
+
+    @property
     def waiting(self) -> dict[str, str]:
         """Pubends of which nothing can come now, and why: it has not started there yet, or the log
         is damaged there.

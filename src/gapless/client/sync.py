@@ -459,6 +459,11 @@ class SyncSubscription:
         return [*self._subscription.gaps]
 
     @property
+    def is_new(self) -> bool:
+        """Of a durable one: whether it was made when this was opened; else it goes on where it was."""
+        return self._subscription.is_new
+
+    @property
     def waiting(self) -> dict[str, str]:
         """Pubends of which nothing can come now, and why."""
         return dict(self._subscription.waiting)

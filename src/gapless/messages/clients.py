@@ -277,6 +277,8 @@ class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Of a durable one: how it begins on streams of which it has no place, for the same."""
     owed: Owed | None = None
     """Of a durable one: since when it is owed such streams if it begins with the latest, for the same."""
+    is_new: bool = False
+    """Of a durable one: whether nobody was told of it before; else it goes on."""
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -17,6 +17,7 @@ from gapless.messages.clients import (
     Subscribed,
 )
 from gapless.messages.propagation import TableDelta, TableFull
+from gapless.messages.requests import ReadReply
 from gapless.messages.streams import Advance, Frame, Silence
 from tests.broker.desk import Asker, Desk, P, Q, R, position, reason, started
 from tests.scenarios.brokers import Publisher, Subscriber, of
@@ -100,6 +101,20 @@ def test_news_that_is_slow_is_named_as_the_reason() -> None:
     news.release()
     world.run(s=1)
     assert started(world.nodes["n"].clients["x"]).keys() == {P}
+
+
+def test_who_is_away_is_not_said_to_wait_for_news() -> None:
+    world = Desk("p-n")
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    x.leave()
+    world.hold(of(ReadReply, source="p", target="n"))
+    world.publisher("p")
+    world.run(s=5)
+    subscription = world["n"].host.subscriptions["x"]
+    (strand,) = subscription.strands.values()
+    assert not strand.settled
+    assert subscription.reason(strand) == "its client is away; it begins there when that is back"
 
 
 def test_nothing_is_delivered_before_the_answer() -> None:

@@ -367,6 +367,7 @@ class Subscription:
             earlier,
             self.begin.elsewhere(),
             self.owed,
+            self.told is None and not self.epoch,
         )
 
     def reason(self, strand: Strand) -> str:
@@ -375,6 +376,8 @@ class Subscription:
             return strand.fault
         if strand.subend.feeder is None:
             return self.host.obstacle(strand.pubend)
+        if self.client is None:
+            return "its client is away; it begins there when that is back"
         if strand.state is State.CATCHING:
             return "the broker of this pubend has not answered yet"
         return "the news of this subscription has not reached this pubend yet"
