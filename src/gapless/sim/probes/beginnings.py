@@ -112,7 +112,6 @@ class Beginnings(Invariant):
         # of a pubend that it has heard of and not joined, a broker knows nothing after a crash
         records = process.host.disk.load()
         joined = {each.pubend for each in records if isinstance(each, JoinRecord)}
-        self._heard[me] &= joined
         lasting = [each for each in self._early[me] if isinstance(each.form, str)]
         self._early[me] = [each for each in lasting if each.pubend in joined]
         for pubend, hosts in self._facts.items():
