@@ -125,6 +125,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (OVERLAY.replace("edges", "edge"), "no key `edge`"),
         (OVERLAY.replace('[["paris", "london"]]', "[]"), "not connected"),
         ("edges = []", "must be a key `cells`"),
+        (OVERLAY.replace("delta = 0", "delta = -1"), "delta is -1, and must be 0 to 16"),
+        (OVERLAY.replace("delta = 0", "delta = 17"), "delta is 17, and must be 0 to 16"),
+        (OVERLAY.replace('["p1"]', f'["{"p" * 256}"]').replace("p1 =", "l1 ="), "has 256 bytes"),
     ],
 )
 def test_a_mistake_in_the_overlay_is_refused(tmp_path: Path, text: str, problem: str) -> None:
@@ -132,6 +135,22 @@ def test_a_mistake_in_the_overlay_is_refused(tmp_path: Path, text: str, problem:
     with pytest.raises(UsageError, match=re.escape(problem)) as caught:
         load_overlay(path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["../x", "x/y", "/", ".", "..", "a\\\\b", "a\\u0000", "a\\u202eb"])
+def test_a_name_that_cannot_be_that_of_a_directory_is_refused(tmp_path: Path, name: str) -> None:
+    for text in (f'[cells]\na = ["{name}"]\n', f'[cells]\n"{name}" = ["a"]\n'):
+        path = written(tmp_path, text, "overlay.toml")
+        with pytest.raises(UsageError, match="is no name for a cell or a broker") as caught:
+            load_overlay(path)
+        assert str(caught.value).startswith(f"{path}: ")
+        assert str(caught.value).isprintable(), "one line, and nothing that a terminal would obey"
+
+
+def test_names_may_have_what_directories_may_have(tmp_path: Path) -> None:
+    text = '[cells]\n"São Paulo" = ["b.1", "…", " ", "-x"]\n'
+    overlay = load_overlay(written(tmp_path, text, "overlay.toml"))
+    assert len(overlay.brokers) == 4
 
 
 @pytest.mark.parametrize(
@@ -207,6 +226,8 @@ def test_another_delta_may_be_given_for_words_and_files(tmp_path: Path) -> None:
     path = str(written(tmp_path, OVERLAY, "overlay.toml"))
     assert overlay_of(path).delta == 0
     assert overlay_of(path, delta=3).delta == 3
+    with pytest.raises(UsageError, match="delta is 17, and must be 0 to 16"):
+        overlay_of("line:3", delta=17)
 
 
 @pytest.mark.parametrize(

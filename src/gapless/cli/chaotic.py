@@ -12,6 +12,7 @@ from gapless.chaos.networks import NetworkKind
 from gapless.cli.options import AsJson, settle
 from gapless.cli.output import print_note
 from gapless.core.errors import UsageError
+from gapless.core.limits import DELTA_MAX
 from gapless.core.parameters import DEFAULTS
 
 __all__ = ["chaos"]
@@ -30,7 +31,10 @@ def chaos(
         str, typer.Option(metavar="TREE", help="line:5x2, star:5x2, tree:2x3x2 or a .toml file.")
     ] = "line:5x2",
     delta: Annotated[
-        int, typer.Option(min=0, help="So many cells in a row may be lost and are bypassed.")
+        int,
+        typer.Option(
+            min=0, max=DELTA_MAX, help="So many cells in a row may be lost and are bypassed."
+        ),
     ] = 2,
     seed: Annotated[int, typer.Option(help="Of the faults and of the quotes.")] = 1,
     rate: Annotated[float, typer.Option(min=1, help="Events a second, of all publishers.")] = 100.0,

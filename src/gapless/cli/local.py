@@ -13,6 +13,7 @@ import typer
 
 from gapless.cli.options import AsJson, settle
 from gapless.cli.output import console, listing, print_json_line, print_note
+from gapless.core.limits import DELTA_MAX
 
 if TYPE_CHECKING:
     from gapless.runtime.supervisor import Happening, Supervisor
@@ -35,6 +36,7 @@ def up(
         int | None,
         typer.Option(
             min=0,
+            max=DELTA_MAX,
             help="How many unreachable cells in a row are bypassed; without it 1, or as the file says.",
         ),
     ] = None,

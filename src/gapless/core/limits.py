@@ -94,6 +94,10 @@ better feeders from worse by how far they are."""
 RENEWALS_MISSED_MAX: Final = 4
 """So many times ``partition_renew_ms`` a partition is believed without being renewed."""
 
+PLACE_NAME_BYTES_MAX: Final = 255
+"""Bytes of the name of a broker or a cell in an overlay's file: a broker's directory is named so, and no
+file system in use takes more."""
+
 CELL_BROKERS_MAX: Final = 50
 """Brokers in a cell. Each has a session with all others around; load is shared among them by rank."""
 

@@ -26,6 +26,9 @@ Or a few words, for overlays on one computer. Cells are c1, c2, …, each with o
 
 One number more is how many brokers every cell has: ``line:3x2``, ``star:5x2``, ``tree:2x3x2``. The
 brokers of such a cell have its number and a letter: b1a and b1b are in c1, b2a and b2b in c2.
+
+Brokers have directories, which are named like them: so names that cannot name one are refused here.
+What the protocols cannot do with a name they refuse themselves (:class:`Topology`).
 """
 
 from __future__ import annotations
@@ -38,9 +41,9 @@ from typing import Final
 
 import msgspec
 
-from gapless.core.errors import UsageError
+from gapless.core.errors import UsageError, shortened
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.limits import GENERATED_CELLS_MAX
+from gapless.core.limits import DELTA_MAX, GENERATED_CELLS_MAX, PLACE_NAME_BYTES_MAX
 from gapless.overlay.neighbourhood import Topology
 from gapless.runtime.addresses import Address
 from gapless.runtime.toml import read_toml, toml_text
@@ -72,6 +75,14 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True):
     topology: Topology
     addresses: dict[BrokerId, Address] = {}
 
+    def __post_init__(self) -> None:
+        """Refuse what no broker could start with, before any is told of it."""
+        if not 0 <= self.delta <= DELTA_MAX:
+            raise UsageError(f"delta is {self.delta}, and must be 0 to {DELTA_MAX}")
+        for cell in self.topology.cells:
+            for name in (cell.name, *cell.brokers):
+                _check_name(name)
+
     def cell_of(self, broker: BrokerId) -> CellId | None:
         """Return the cell of a broker, or None if there is no such broker."""
         found = (cell.name for cell in self.topology.cells if broker in cell.brokers)
@@ -98,6 +109,20 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True):
                 "cells": {cell.name: list(cell.brokers) for cell in self.topology.cells},
                 "addresses": {name: str(each) for name, each in self.addresses.items()},
             }
+        )
+
+
+def _check_name(name: str) -> None:
+    """Refuse a name that leads elsewhere, or that nobody could read, as the name of a directory."""
+    if name in {".", ".."} or not name.isprintable() or "/" in name or "\\" in name:
+        raise UsageError(
+            f"{shortened(name)!r} is no name for a cell or a broker: it must do as the name of a directory, "
+            "so no /, no \\, no characters that cannot be seen, and neither . nor .."
+        )
+    if len(name.encode()) > PLACE_NAME_BYTES_MAX:
+        raise UsageError(
+            f"the name {shortened(name)!r} has {len(name.encode()):,} bytes; {PLACE_NAME_BYTES_MAX} are "
+            "the most that a directory's name has"
         )
 
 
