@@ -6,7 +6,7 @@ import json
 import signal
 from pathlib import Path
 
-from gapless.cli.main import EXIT_WRONG_INPUT
+from gapless.cli.main import EXIT_DISK, EXIT_WRONG_INPUT
 from tests.cli.overlays import (
     event,
     events,
@@ -107,6 +107,58 @@ def test_a_tree_that_is_none_is_said_before_anything_is_started() -> None:
     ran = gapless("up", "--topology", "missing.toml")
     assert ran.returncode == EXIT_WRONG_INPUT
     assert "missing.toml cannot be read" in ran.stderr
+
+
+def test_an_overlay_that_runs_is_not_touched_by_a_second_one(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with overlay("--data", str(data), topology="line:2") as brokers:
+        before = {path: path.read_text() for path in data.rglob("*.toml")}
+        again = ("up", "--data", str(data), "--topology", "line:2", "--port", "0")
+        ran = gapless(*again, "--delta", "3")
+        assert ran.returncode == EXIT_DISK
+        pid = brokers.command.process.pid
+        assert ran.stderr.startswith(f"error: {data} is in use by process {pid}: ")
+        assert {path: path.read_text() for path in data.rglob("*.toml")} == before
+        brokers.kill(0)
+        assert brokers.await_stage("ready")["broker"] == "b1"
+        brokers.command.interrupt()
+        assert brokers.command.wait() == 0
+    ran = gapless(*again, "--delta", "3")
+    assert ran.returncode == EXIT_WRONG_INPUT
+    assert "its delta is 1, not 3" in ran.stderr
+    assert (data / "overlay.toml").read_text() == before[data / "overlay.toml"]
+
+
+def test_the_data_of_a_broker_that_is_in_use_has_its_exit_code(tmp_path: Path) -> None:
+    config = tmp_path / "b1" / "broker.toml"
+    config.parent.mkdir()
+    config.write_text('name = "b1"\ndata = "store"\nlisten = "127.0.0.1:0"\n')
+    with running("broker", "--config", str(config)) as command:
+        until(lambda: any("broker is ready" in line for line in command.errors))
+        ran = gapless("up", "--data", str(tmp_path), "--topology", "line:1", "--port", "0")
+        assert ran.returncode == EXIT_DISK
+        assert "the broker b1 cannot start" in ran.stderr
+        assert "is in use by process" in ran.stderr
+
+
+def test_a_delta_and_a_name_that_cannot_be_are_said_in_one_line(tmp_path: Path) -> None:
+    ran = gapless("up", "--delta", "99")
+    assert ran.returncode == EXIT_WRONG_INPUT
+    assert "'--delta'" in ran.stderr
+    assert "16" in ran.stderr
+    tree = tmp_path / "tree.toml"
+    data = tmp_path / "below" / "data"
+    for text, problem in (
+        ('[cells]\na = ["../x"]\n', "'../x' is no name for a cell or a broker"),
+        ('[cells]\na = ["overlay.toml"]\n', "a broker cannot be named overlay.toml"),
+        ('delta = -1\n[cells]\na = ["b"]\n', "delta is -1, and must be 0 to 16"),
+    ):
+        tree.write_text(text)
+        ran = gapless("up", "--topology", str(tree), "--data", str(data), "--port", "0")
+        assert ran.returncode == EXIT_WRONG_INPUT
+        assert problem in ran.stderr
+        assert ran.stderr.count("\n") == 1
+    assert not data.parent.exists()
 
 
 def test_a_broker_runs_by_its_file_and_ends_on_a_signal(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gapless.core.errors import UsageError
+from gapless.core.errors import InUseError, UsageError
 from gapless.core.ids import PubendId
 from gapless.messages.clients import (
     Begin,
@@ -23,8 +23,18 @@ from gapless.messages.clients import (
     PubendOpened,
     PublisherOpened,
 )
-from gapless.runtime import Happening, Stage, StartError, Supervisor, generate
-from gapless.runtime.process import EXIT_STOPPED, EXIT_WRONG_INPUT, Ready
+from gapless.runtime import (
+    Happening,
+    Stage,
+    StartError,
+    Supervisor,
+    generate,
+    load_overlay,
+    overlay_of,
+)
+from gapless.runtime import supervisor as supervising
+from gapless.runtime.process import EXIT_DISK, EXIT_STOPPED, EXIT_WRONG_INPUT, Ready
+from gapless.storage.lock import DirectoryLock
 from tests.runtime.nodes import LOOPS, run, until
 from tests.runtime.raw_client import DEADLINE_S, RawClient
 
@@ -139,8 +149,9 @@ def test_a_broker_that_cannot_start_is_named_with_its_log(tmp_path: Path) -> Non
         supervisor = Supervisor(
             generate("line:2"), tmp_path, port=0, parameters={"heartbeat_ms": 5_000}
         )
-        with pytest.raises(StartError, match=r"(?s)b1 cannot start.*session_dead_ms"):
+        with pytest.raises(StartError, match=r"(?s)b1 cannot start.*session_dead_ms") as caught:
             await supervisor.start()
+        assert caught.value.exit_code == EXIT_WRONG_INPUT
 
     run(scenario())
 
@@ -148,8 +159,9 @@ def test_a_broker_that_cannot_start_is_named_with_its_log(tmp_path: Path) -> Non
 def test_a_broker_whose_log_cannot_be_written_is_named(tmp_path: Path) -> None:
     async def scenario() -> None:
         (tmp_path / "b1" / "broker.log").mkdir(parents=True)
-        with pytest.raises(StartError, match=r"(?s)b1 cannot start.*broker\.log"):
+        with pytest.raises(StartError, match=r"(?s)b1 cannot start.*broker\.log") as caught:
             await Supervisor(generate("line:1"), tmp_path, port=0).start()
+        assert caught.value.exit_code == EXIT_DISK
 
     run(scenario())
 
@@ -173,6 +185,124 @@ def test_a_directory_of_another_overlay_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds another overlay"):
         run(scenario("line:2"))
     run(scenario("line:1"))
+
+
+def files(data: Path) -> dict[Path, bytes]:
+    """Return what stands in the files that brokers are told by."""
+    return {path: path.read_bytes() for path in sorted(data.rglob("*.toml"))}
+
+
+def test_another_delta_is_refused_and_no_file_is_changed(tmp_path: Path) -> None:
+    async def scenario(delta: int) -> None:
+        async with Supervisor(overlay_of("line:2", delta=delta), tmp_path, port=0):
+            pass
+
+    run(scenario(1))
+    before = files(tmp_path)
+    with pytest.raises(UsageError, match=r"its delta is 1, not 2"):
+        run(scenario(2))
+    assert files(tmp_path) == before
+    run(scenario(1))
+
+
+def test_an_overlay_that_runs_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Supervisor(generate("line:2"), tmp_path, port=0) as first:
+            before = files(tmp_path)
+            for words in ("line:2", "line:3"):
+                with pytest.raises(InUseError, match=f"{tmp_path} is in use by process") as caught:
+                    await Supervisor(overlay_of(words, delta=3), tmp_path, port=0).start()
+                assert caught.value.holder == str(os.getpid())
+            assert files(tmp_path) == before
+            first.kill("b1")
+            await until(lambda: first["b1"].restarts == 1 and first["b1"].stage is Stage.READY)
+
+    run(scenario())
+    run(scenario())  # whoever had the directory has let it go
+
+
+def test_the_directory_of_an_overlay_that_cannot_start_is_free_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        (tmp_path / "b1" / "store").mkdir(parents=True)
+        held = DirectoryLock(tmp_path / "b1" / "store")
+        with pytest.raises(StartError, match="is in use by process") as caught:
+            await Supervisor(generate("line:1"), tmp_path, port=0).start()
+        assert caught.value.exit_code == EXIT_DISK
+        held.release()
+        async with Supervisor(generate("line:1"), tmp_path, port=0):
+            pass
+
+    run(scenario())
+
+
+def test_a_file_of_tokens_that_is_wrong_changes_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        data = tmp_path / "data"
+        with pytest.raises(UsageError, match=r"none\.toml"):
+            await Supervisor(
+                generate("line:1"), data, port=0, tokens=tmp_path / "none.toml"
+            ).start()
+        assert not data.exists()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("name", ["overlay.toml", "overlay.lock", "broker.token"])
+def test_a_broker_is_not_named_like_a_file_of_the_overlay(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f'[cells]\na = ["{name}"]\n')
+    with pytest.raises(UsageError, match=f"a broker cannot be named {name}"):
+        Supervisor(load_overlay(path), tmp_path / "data", port=0)
+
+
+def test_a_broker_that_refuses_its_file_is_given_up_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "REFUSALS", 2)
+
+    async def scenario() -> None:
+        happened: list[Happening] = []
+        supervisor = Supervisor(generate("line:2"), tmp_path, port=0, on_event=happened.append)
+        async with supervisor:
+            happened.clear()
+            supervisor["b1"].config_path.write_text("nonsense = 1")
+            supervisor.kill("b1")
+            await until(lambda: supervisor["b1"].stage is Stage.FAILED)
+            assert supervisor["b2"].stage is Stage.READY
+        told = [each.detail for each in happened if each.stage in {Stage.DIED, Stage.FAILED}]
+        assert len(told) == 3
+        assert told[0].startswith("killed by SIGKILL; starts again in ")
+        assert "exit code 2: " in told[1]
+        assert "there is no key `nonsense`" in told[1]
+        assert "starts again in" in told[1]
+        assert "there is no key `nonsense`" in told[2]
+        assert told[2].endswith("; it is not started again")
+
+    run(scenario())
+
+
+def test_a_broker_whose_disk_fails_says_why_and_is_started_until_that_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "REFUSALS", 1)
+
+    async def scenario() -> None:
+        happened: list[Happening] = []
+        supervisor = Supervisor(generate("line:1"), tmp_path, port=0, on_event=happened.append)
+        async with supervisor:
+            supervisor.keep_down("b1")
+            supervisor.kill("b1")
+            await until(lambda: supervisor["b1"].stage is Stage.DIED)
+            held = DirectoryLock(tmp_path / "b1" / "store")
+            supervisor.let_up("b1")
+            await until(lambda: supervisor["b1"].restarts >= 3)
+            held.release()
+            await until(lambda: supervisor["b1"].stage is Stage.READY)
+        died = [each.detail for each in happened if each.stage is Stage.DIED]
+        assert len(died) >= 3
+        assert all("exit code 3: " in each and "is in use by process" in each for each in died[1:])
+
+    run(scenario())
 
 
 def test_ports_follow_the_first_one(tmp_path: Path) -> None:

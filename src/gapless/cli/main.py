@@ -165,7 +165,10 @@ def _filter_read_as_option(arguments: Sequence[str]) -> tuple[str, str] | None:
 
 
 def exit_code(error: GaplessError) -> int:
-    """Return what an error ends the process with."""
+    """Return what an error ends the process with; one of a broker's start has the broker's own."""
+    own: int | None = getattr(error, "exit_code", None)
+    if own is not None:
+        return own
     return next((code for kinds, code in _EXIT_CODES if isinstance(error, kinds)), EXIT_WRONG_INPUT)
 
 

@@ -3,13 +3,18 @@
 A data directory holds all of it::
 
     overlay.toml            the tree, and where each broker listens
+    overlay.lock            who runs it: one supervisor at a time
     broker.token            with tokens: the secret that brokers show each other
     b1/broker.toml          what `gapless broker --config` reads
     b1/broker.log           what it says; full files are put aside as broker.log.1, …
     b1/store/               what it must not forget
 
+A directory that another supervisor uses, or that was made for another tree, is refused before anything
+in it is changed: brokers that run read these files when they are started again.
+
 A broker that dies is started again with what it has on disk, after a wait that grows while it dies
-at once. No process is left behind: a broker holds a pipe of its supervisor, and stops when that
+at once. One that refuses its file, its data or its address is given up after some times, since trying
+mends nothing; one whose disk fails is not, since space may be made. Both say why each time. No process is left behind: a broker holds a pipe of its supervisor, and stops when that
 ends, however the supervisor ended. It has a session of its own, so that Ctrl-C reaches the
 supervisor alone, which then stops one broker after the other.
 """
@@ -40,8 +45,9 @@ from gapless.runtime.guard import AccessOptions
 from gapless.runtime.overlays import Overlay, load_overlay
 from gapless.runtime.ports import HeldPorts
 from gapless.runtime.principals import load_tokens, write_secret
-from gapless.runtime.process import Ready
+from gapless.runtime.process import EXIT_BROKEN, EXIT_DISK, EXIT_WRONG_INPUT, Ready
 from gapless.runtime.toml import toml_text
+from gapless.storage.lock import DirectoryLock
 from gapless.wire import new_token
 
 __all__ = [
@@ -63,12 +69,24 @@ STOP_S: Final = 15.0
 STEADY_S: Final = 10.0
 """A broker that lived so long did not die at once."""
 
+REFUSALS: Final = 5
+"""So many times in a row a broker may refuse to start again. Its file and its data are as they were, but
+an address that somebody has taken may be free in a moment."""
+
+_OVERLAY: Final = "overlay.toml"
+_LOCK: Final = "overlay.lock"
+_SECRET: Final = "broker.token"  # noqa: S105  # the name of a file
+
 _LOG_SHOWN: Final = 2_000
 """So many characters of a log are shown when a broker cannot start."""
 
 
 class StartError(GaplessError):
-    """A broker of the overlay cannot start; its log says why."""
+    """A broker of the overlay cannot start; its log says why. ``exit_code`` is what it ended with."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class Stage(Enum):
@@ -104,6 +122,8 @@ class BrokerProcess:
         self.restarts = 0
         self.was_ready = False
         """Whether it ever was; one that never was will not be after a restart either."""
+        self.exit_code = EXIT_BROKEN
+        """What its last process ended with by itself; a broker that was killed is broken too."""
         self.trouble = ""
         """Why no process could be made, if that is so."""
         self.process: asyncio.subprocess.Process | None = None
@@ -189,6 +209,7 @@ class Supervisor:
 
         With ``tokens``, a file of principals, brokers let nobody in without a token.
         """
+        _refuse_names_of_files(overlay)
         self.data = data.absolute()
         self._metrics = metrics
         self._parameters = dict(parameters or {})
@@ -199,6 +220,7 @@ class Supervisor:
         self._places = places
         self._on_event = on_event
         self._stopping = False
+        self._lock: DirectoryLock | None = None
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
         count = len(overlay.brokers)
         self._held = HeldPorts(0 if port else count)
@@ -234,7 +256,7 @@ class Supervisor:
 
     async def start(self) -> None:
         """Start all brokers; when this returns, all are ready."""
-        self._write_files()
+        self._take_directory()
         for broker in self.brokers:
             name = f"supervise {broker.name}"
             self._tasks[broker.name] = asyncio.create_task(self._keep(broker), name=name)
@@ -243,7 +265,8 @@ class Supervisor:
             if broker.stage is Stage.FAILED:
                 await self.stop()
                 why = broker.trouble or broker.log_tail()
-                raise StartError(f"the broker {broker.name} cannot start:\n{why}")
+                message = f"the broker {broker.name} cannot start:\n{why}"
+                raise StartError(message, broker.exit_code)
 
     async def stop(self) -> None:
         """Stop all brokers, the last one first; what does not stop in time is killed."""
@@ -262,6 +285,7 @@ class Supervisor:
             if broker.stage is not Stage.FAILED:
                 self._tell(broker, Stage.STOPPED, "")
         self._held.let_go()
+        self._let_directory_go()
 
     def kill(self, name: BrokerId) -> None:
         """Kill a broker's process at once, to see what then happens."""
@@ -280,30 +304,39 @@ class Supervisor:
     # --- one broker ------------------------------------------------------------------------------
 
     async def _keep(self, broker: BrokerProcess) -> None:
-        """Run a broker again and again, until all is stopped or it cannot start at all."""
+        """Run a broker again and again, until all is stopped or it cannot start."""
         backoff = Backoff(0.1, 10.0)
+        refusals = 0
         while True:
             began = time.monotonic()
             try:
                 code = await self._run(broker)
             except OSError as error:  # no log can be written, or no process made
-                broker.trouble = str(error)
-                self._tell(broker, Stage.FAILED, broker.trouble)
-                broker.settled.set()
+                broker.trouble, broker.exit_code = str(error), EXIT_DISK
+                self._give_up(broker, broker.trouble)
                 return
             if self._stopping:
                 return
+            broker.exit_code = code if code > 0 else EXIT_BROKEN
+            fate = _fate(code, broker.log_tail())
+            refusals = refusals + 1 if code == EXIT_WRONG_INPUT else 0
             if not (self._restart and broker.was_ready):
-                self._tell(broker, Stage.FAILED, _fate(code))
-                broker.settled.set()
+                self._give_up(broker, fate)
+                return
+            if refusals >= REFUSALS:
+                self._give_up(broker, f"{fate}; it is not started again")
                 return
             if time.monotonic() - began > STEADY_S:
                 backoff.reset()
             wait_s = backoff.next_s()
-            self._tell(broker, Stage.DIED, f"{_fate(code)}; starts again in {wait_s:.1f} s")
+            self._tell(broker, Stage.DIED, f"{fate}; starts again in {wait_s:.1f} s")
             await asyncio.sleep(wait_s)
             await broker.may_start.wait()
             broker.restarts += 1
+
+    def _give_up(self, broker: BrokerProcess, why: str) -> None:
+        self._tell(broker, Stage.FAILED, why)
+        broker.settled.set()
 
     async def _run(self, broker: BrokerProcess) -> int:
         """Run a process of a broker to its end; return its exit code."""
@@ -352,36 +385,62 @@ class Supervisor:
 
     # --- files -----------------------------------------------------------------------------------
 
-    def _write_files(self) -> None:
-        path = self.data / "overlay.toml"
-        if path.exists() and load_overlay(path).topology != self.overlay.topology:
-            raise UsageError(
-                f"{self.data} holds another overlay: choose another data directory, "
-                "or start the one that is there with its own overlay.toml"
-            )
-        self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text(self.overlay.to_toml())
+    def _take_directory(self) -> None:
+        """Have the data directory for ourselves, and write what brokers read, unless it is refused."""
         if self._tokens is not None:
             load_tokens(self._tokens)  # better said here than by every broker
-            if not self._secret.exists():
-                write_secret(self._secret, new_token())
+        self.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = DirectoryLock(self.data, _LOCK)
+        try:
+            self._refuse_another_overlay()
+            self._write_files()
+        except BaseException:
+            self._let_directory_go()
+            raise
+
+    def _let_directory_go(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    def _refuse_another_overlay(self) -> None:
+        """Refuse what brokers would refuse that have data: by then their files would be others."""
+        path = self.data / _OVERLAY
+        if not path.exists():
+            return
+        found = load_overlay(path)
+        if found.topology != self.overlay.topology:
+            difference = "its cells, brokers or edges are others"
+        elif found.delta != self.overlay.delta:
+            difference = f"its delta is {found.delta}, not {self.overlay.delta}"
+        else:
+            return
+        raise UsageError(
+            f"{self.data} holds another overlay ({difference}): choose another data directory, "
+            "or start the one that is there with its own overlay.toml"
+        )
+
+    def _write_files(self) -> None:
+        (self.data / _OVERLAY).write_text(self.overlay.to_toml())
+        if self._tokens is not None and not self._secret.exists():
+            write_secret(self._secret, new_token())
         for broker in self.brokers:
             broker.directory.mkdir(mode=0o700, exist_ok=True)
             broker.config_path.write_text(self._config(broker, self._overlay_file(broker)))
 
     @property
     def _secret(self) -> Path:
-        return self.data / "broker.token"
+        return self.data / _SECRET
 
     def _overlay_file(self, broker: BrokerProcess) -> str:
         """Return the overlay's file for a broker, which has its own if it sees others elsewhere."""
         seen = self._places.seen_from(broker.name)
         if not seen:
-            return "../overlay.toml"
+            return f"../{_OVERLAY}"
         addresses = {**self.overlay.addresses, **seen}
         view = msgspec.structs.replace(self.overlay, addresses=addresses)
-        (broker.directory / "overlay.toml").write_text(view.to_toml())
-        return "overlay.toml"
+        (broker.directory / _OVERLAY).write_text(view.to_toml())
+        return _OVERLAY
 
     def _config(self, broker: BrokerProcess, overlay: str) -> str:
         values: dict[str, object] = {
@@ -419,10 +478,18 @@ def _ports_from(port: int, count: int) -> list[int]:
     return [port + place for place in range(count)]
 
 
-def _fate(code: int) -> str:
-    """Say how a process ended."""
+def _refuse_names_of_files(overlay: Overlay) -> None:
+    """Refuse a broker whose directory would be where a file of ours is."""
+    for name, _ in overlay.brokers:
+        if name in {_OVERLAY, _LOCK, _SECRET}:
+            raise UsageError(f"a broker cannot be named {name}, as a file beside its directory is")
+
+
+def _fate(code: int, log: str) -> str:
+    """Say how a process ended, and with which last words if that was its own doing."""
     if code >= 0:
-        return f"exit code {code}"
+        last = log.rpartition("\n")[2]
+        return f"exit code {code}: {last}" if code and last else f"exit code {code}"
     with contextlib.suppress(ValueError):
         return f"killed by {signal.Signals(-code).name}"
     return f"killed by signal {-code}"

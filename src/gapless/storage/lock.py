@@ -11,14 +11,12 @@ from gapless.core.errors import InUseError, StorageError
 
 __all__ = ["DirectoryLock"]
 
-_NAME = "broker.lock"
-
 
 class DirectoryLock:
-    """The right to use a data directory, until it is released."""
+    """The right to use the data directory of a broker, or of an overlay, until it is released."""
 
-    def __init__(self, directory: Path) -> None:
-        path = directory / _NAME
+    def __init__(self, directory: Path, name: str = "broker.lock") -> None:
+        path = directory / name
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
