@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import urllib.request
 from pathlib import Path
 
 from gapless.cli.main import EXIT_DISK, EXIT_WRONG_INPUT
@@ -36,6 +37,9 @@ def test_events_go_through_and_a_killed_broker_comes_back_with_its_data(tmp_path
             again = brokers.await_stage("ready")
             assert again["broker"] == "b3"
             assert again["pid"] != brokers.pid(2)
+            assert again["metrics"] == brokers.brokers[2]["metrics"]
+            with urllib.request.urlopen(f"{again['metrics']}/metrics") as page:  # noqa: S310
+                assert b"gapless_restarts 1" in page.read()
             ran = gapless("pub", "-p", "quotes", "--to", brokers.url(0), lines=events(3))
             assert ran.returncode == 0, ran.stderr
             assert reader.line()["attributes"]["n"] == 3, "it goes on, and nothing comes twice"
@@ -94,7 +98,9 @@ def test_a_table_for_people_names_every_broker() -> None:
             return "Ctrl-C stops all" in shown[-1]
 
         until(is_ready)
-        assert any("b1" in line and "gapless://127.0.0.1:" in line for line in shown)
+        row = next(line for line in shown if line.startswith("b1 "))
+        assert "gapless://127.0.0.1:" in row
+        assert "http://127.0.0.1:" in row
         command.process.send_signal(signal.SIGTERM)
         assert command.wait() == 0
         assert "all brokers have stopped" in "".join(command.errors)

@@ -124,6 +124,32 @@ def test_a_publisher_and_a_subscriber_lose_nothing_when_brokers_are_killed(
     run(scenario(), loop)
 
 
+def test_a_broker_that_is_started_again_has_its_metrics_where_they_were(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Supervisor(generate("line:2"), tmp_path, port=0) as supervisor:
+            broker, other = supervisor.brokers
+            before = broker.metrics_url
+            assert before is not None
+            assert other.metrics_url not in {None, before}
+            supervisor.kill("b1")
+            await until(lambda: broker.metrics_url is None)
+            await until(lambda: broker.stage is Stage.READY)
+            assert broker.metrics_url == before
+            said = broker.log_path.read_text()
+            assert said.count(f"metrics={before}/metrics") == 2
+
+    run(scenario())
+
+
+def test_without_metrics_no_broker_serves_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Supervisor(generate("line:1"), tmp_path, port=0, metrics=False) as supervisor:
+            assert supervisor["b1"].metrics_url is None
+            assert "metrics" not in supervisor["b1"].config_path.read_text()
+
+    run(scenario())
+
+
 def test_brokers_are_stopped_in_order_the_last_one_first(tmp_path: Path) -> None:
     async def scenario() -> list[str]:
         happened: list[Happening] = []

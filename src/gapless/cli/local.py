@@ -128,9 +128,12 @@ class _Watch:
             ]
             print_json_line({"brokers": brokers, "data": str(supervisor.data)})
             return
-        rows = [(each.name, each.cell, each.url, str(each.pid)) for each in supervisor.brokers]
+        rows = [
+            (each.name, each.cell, each.url, str(each.pid), each.metrics_url or "")
+            for each in supervisor.brokers
+        ]
         out = console()
-        out.print(listing("broker", "cell", "url", "process", rows=rows))
+        out.print(listing("broker", "cell", "url", "process", "metrics", rows=rows))
         out.print(f"\ndata in {supervisor.data}; Ctrl-C stops all")
         sys.stdout.flush()
 
@@ -140,13 +143,21 @@ class _Watch:
 
         if self._supervisor is None:
             return
+        broker = self._supervisor[happening.broker]
         if self._as_json:
-            pid = self._supervisor[happening.broker].pid
-            line = {"broker": happening.broker, "stage": happening.stage.value, "pid": pid}
+            line = {
+                "broker": happening.broker,
+                "stage": happening.stage.value,
+                "pid": broker.pid,
+                "metrics": broker.metrics_url,
+                "detail": happening.detail,
+            }
             with contextlib.suppress(BrokenPipeError):  # nobody listens; the overlay goes on
-                print_json_line({**line, "detail": happening.detail})
+                print_json_line(line)
         elif happening.stage is not Stage.STARTING:
-            print_note(f"{happening.broker} {happening.stage.value} {happening.detail}".rstrip())
+            metrics = f"metrics {broker.metrics_url}" if broker.metrics_url else ""
+            said = (happening.broker, happening.stage.value, happening.detail, metrics)
+            print_note(" ".join(filter(None, said)))
 
     def stopped(self) -> None:
         """All brokers have stopped."""

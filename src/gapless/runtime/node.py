@@ -252,7 +252,10 @@ class Node:
         for what, why in self.refused.items():
             say.error("refused, the rest runs", what=what, reason=why)
         identity = self.broker.context.identity
-        say.info("broker is ready", url=self.url, life=identity.life, data=self.settings.data)
+        where = self.metrics_address
+        web = {} if where is None else {"metrics": f"http://{where}/metrics"}
+        data = self.settings.data
+        say.info("broker is ready", url=self.url, life=identity.life, data=data, **web)
         if not self._address.is_loopback:
             asks = self._guard is not None and self._guard.asks
             who = "who has a token, sent unencrypted" if asks else "anybody, and may do all"

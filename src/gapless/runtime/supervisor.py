@@ -211,7 +211,6 @@ class Supervisor:
         """
         _refuse_names_of_files(overlay)
         self.data = data.absolute()
-        self._metrics = metrics
         self._parameters = dict(parameters or {})
         self._log = log or LogConfig()
         self._audit = audit
@@ -226,6 +225,8 @@ class Supervisor:
         self._held = HeldPorts(0 if port else count)
         ports = _ports_from(port, count) if port else self._held.ports
         self.overlay = _placed(overlay, host, ports)
+        self._held_metrics = HeldPorts(count if metrics else 0)
+        """Held as well: who reads metrics finds them where they were, also after a restart."""
         self.brokers = [
             BrokerProcess(name, cell, self.overlay.addresses[name], self.data / name)
             for name, cell in self.overlay.brokers
@@ -285,6 +286,7 @@ class Supervisor:
             if broker.stage is not Stage.FAILED:
                 self._tell(broker, Stage.STOPPED, "")
         self._held.let_go()
+        self._held_metrics.let_go()
         self._let_directory_go()
 
     def kill(self, name: BrokerId) -> None:
@@ -358,7 +360,7 @@ class Supervisor:
             return await process.wait()
         finally:
             broker.settled.clear()
-            broker.process = broker.pid = None
+            broker.process = broker.pid = broker.metrics_url = None
             if process.stdin is not None:
                 process.stdin.close()
 
@@ -450,8 +452,9 @@ class Supervisor:
             "data": "store",
             "listen": str(broker.address),
         }
-        if self._metrics:
-            values["metrics"] = str(Address("127.0.0.1", 0))
+        if self._held_metrics.ports:
+            port = self._held_metrics.ports[self.brokers.index(broker)]
+            values["metrics"] = str(Address("127.0.0.1", port))
         log = msgspec.structs.replace(self._log, file=broker.log_path.name)
         values["log"] = msgspec.to_builtins(log)
         if self._audit is not None:
