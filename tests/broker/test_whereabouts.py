@@ -9,9 +9,14 @@ from tests.broker.desk import Asker, Desk, P
 
 def places(desk: Desk, broker: str) -> list[tuple[str, str]]:
     """Return what is on a broker's disk of where pubends are."""
+    return [(pubend, home) for pubend, home, left in all_places(desk, broker) if not left]
+
+
+def all_places(desk: Desk, broker: str) -> list[tuple[str, str, bool]]:
+    """Return what is on a broker's disk of where pubends are, or were."""
     records = desk.nodes[broker].disk.records.values()
     found = [each for each in records if isinstance(each, PlaceRecord)]
-    return [(str(each.pubend), each.broker) for each in found]
+    return [(str(each.pubend), each.broker, each.left) for each in found]
 
 
 def forgetful() -> Desk:
@@ -53,3 +58,14 @@ def test_names_of_a_broker_that_is_retired_are_free() -> None:
     assert places(desk, "a") == places(desk, "n") == []
     answer = Asker(desk, "n", "client").call(OpenPubend(2, P.name, "TRUE"))
     assert isinstance(answer, PubendOpened)
+
+
+def test_whose_a_free_name_was_is_remembered_until_somebody_has_it() -> None:
+    # nobody waits for a place on it meanwhile (R26)
+    desk = forgetful()
+    Asker(desk, "a", "operator").call(RetireHost(1, "p", "p"))
+    desk.run(s=1)
+    assert all_places(desk, "a") == all_places(desk, "n") == [(str(P), "p", True)]
+    Asker(desk, "n", "client").call(OpenPubend(2, P.name, "TRUE"))
+    desk.run(s=1)
+    assert (all_places(desk, "a"), all_places(desk, "n")) == ([(str(P), "n", False)], [])

@@ -1,16 +1,19 @@
-"""Retirement: told to everybody, again at every session, and forgotten in the end (R26)."""
+"""Retirement: told to everybody, again at every session, and never forgotten (R26)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+
 from gapless.core.ids import BrokerId, ShbId
 from gapless.core.machine import Context, Identity, Send, Write, Written
 from gapless.core.parameters import Parameters, us
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Packet, Retire, TableState
-from gapless.messages.records import Record, RetirementRecord
+from gapless.messages.records import Erase, Record, RetirementRecord, Store
+from gapless.overlay import retirements
 from gapless.overlay.neighbourhood import Neighbourhood, Topology
 from gapless.overlay.retirements import Retirements
 from gapless.overlay.sessions import Sessions
@@ -24,15 +27,20 @@ class Hub:
     """A broker with retirements in the middle of a star; the test says who can be reached."""
 
     def __init__(
-        self, *peers: BrokerId, records: Iterable[Record] = (), last_tick: Tick = 0
+        self,
+        *peers: BrokerId,
+        records: Iterable[Record] = (),
+        last_tick: Tick | None = None,
+        clock: int = 100,
     ) -> None:
         names = ["hub", *peers]
         topology = Topology.of({name: [name] for name in names}, [("hub", name) for name in peers])
         self.context = Context(Identity("hub", "hub", 1), PARAMETERS)
-        self.context.clock = 100
+        self.context.clock = clock
         self.sessions = _Open(self.context, topology.neighbourhood("hub", 1), self)
         self.sessions.reached = [*peers]
         self.changes: list[ShbId] = []
+        self.disk: dict[tuple[str, ...], Record] = {}
         self.retirements = Retirements(
             self.context, self.sessions, records, self.changes.append, lambda: last_tick
         )
@@ -44,8 +52,18 @@ class Hub:
     def write(self) -> None:
         """Let everything be on disk."""
         for effect in [each for each in self.context.effects if isinstance(each, Write)]:
+            for change in effect.changes:
+                if isinstance(change, Store):
+                    self.disk[change.record.key] = change.record
+                elif isinstance(change, Erase):
+                    self.disk.pop(change.key, None)
             self.context.resume(Written(effect.ticket))
         self.context.effects = []
+
+    def stored(self) -> list[Record]:
+        """Return what is on disk when everything is."""
+        self.write()
+        return [*self.disk.values()]
 
     def later(self, s: int) -> None:
         self.context.now += us(s=s)
@@ -135,45 +153,128 @@ def test_a_retirement_that_is_repeated_by_an_operator_is_passed_on_but_is_no_new
     assert hub.changes == [GONE]
 
 
-def test_a_retirement_is_forgotten_after_a_while() -> None:
+def test_a_retirement_is_not_forgotten_and_costs_logs_only_for_a_while() -> None:
     # R26: tombstone_ttl_s
     hub = Hub("a")
     hub.retirements.retire(GONE)
     hub.later(s=9)
-    assert GONE in hub.retirements
+    assert hub.retirements.is_fresh(GONE)
     hub.later(s=2)
-    assert GONE not in hub.retirements
+    assert not hub.retirements.is_fresh(GONE)
+    assert hub.changes == [GONE, GONE], "its reports are heard again"
+    assert GONE in hub.retirements
     hub.retirements.session_opened("late")
-    assert hub.told() == {}
+    assert hub.told() == {"late": [Retire("gone", "far away", 100)]}
 
 
-def test_a_repeated_retirement_is_remembered_from_its_repetition_on() -> None:
+def test_a_repeated_retirement_is_fresh_from_its_repetition_on() -> None:
     hub = Hub("a")
     hub.retirements.received("a", Retire("gone", "far away", 7))
     hub.later(s=6)
-    hub.retirements.received("a", Retire("gone", "far away", 9))
+    hub.context.clock += us(s=6)
+    hub.retirements.received("a", Retire("gone", "far away", us(s=6)))
     hub.later(s=6)
-    assert GONE in hub.retirements
+    assert hub.retirements.is_fresh(GONE)
     hub.later(s=6)
-    assert GONE not in hub.retirements
+    assert not hub.retirements.is_fresh(GONE)
 
 
-def test_what_is_heard_late_counts_for_the_rest_of_its_time() -> None:
+def test_what_is_heard_with_delay_is_fresh_for_the_rest_of_its_time() -> None:
     hub = Hub("a")
     hub.context.clock = us(s=100)
     hub.retirements.received("a", Retire(GONE.broker, GONE.cell, us(s=94)))
     hub.later(s=3)
-    assert GONE in hub.retirements
+    assert hub.retirements.is_fresh(GONE)
     hub.later(s=2)
-    assert GONE not in hub.retirements
+    assert not hub.retirements.is_fresh(GONE)
 
 
-def test_what_is_over_is_not_heard_again() -> None:
-    hub = Hub("a", "b")
+def test_what_is_heard_too_late_does_not_count_but_is_told_for_the_retired_may_live() -> None:
+    hub = Hub("a", "gone")
     hub.context.clock = us(s=100)
-    hub.retirements.received("a", Retire(GONE.broker, GONE.cell, us(s=90)))
-    assert hub.told() == {}
+    message = Retire(GONE.broker, GONE.cell, us(s=90))
+    hub.retirements.received("a", message)
+    assert hub.told() == {"gone": [message]}
     assert GONE not in hub.retirements
+    assert not hub.retirements.has("gone")
+    assert (hub.retirements.all(), hub.changes) == ([], [])
+    (record,) = hub.stored()
+    assert Hub("a", records=[record]).retirements.all() == [], "nor after a crash"
+    hub.retirements.retire(GONE)
+    assert hub.retirements.is_fresh(GONE), "an operator may say it again"
+
+
+def test_a_retirement_that_counts_still_does_if_its_repetition_is_heard_too_late() -> None:
+    hub = Hub("a")
+    hub.context.clock = us(s=100)
+    hub.retirements.received("a", Retire(GONE.broker, GONE.cell, us(s=95)))
+    hub.later(s=100)
+    hub.context.clock = us(s=200)
+    hub.retirements.received("a", Retire(GONE.broker, GONE.cell, us(s=150)))
+    assert GONE in hub.retirements
+    assert not hub.retirements.is_fresh(GONE)
+
+
+def test_a_retirement_by_a_clock_that_is_ahead_is_fresh_once_and_not_after_every_crash() -> None:
+    hub = Hub("a")
+    hub.context.clock = us(s=100)
+    hub.retirements.received("a", Retire(GONE.broker, GONE.cell, us(s=9_000)))
+    (record,) = hub.stored()
+    assert hub.retirements.is_fresh(GONE)
+    again = Hub("a", records=[record], clock=us(s=111))
+    assert GONE in again.retirements
+    assert not again.retirements.is_fresh(GONE)
+
+
+def test_of_too_many_retirements_the_oldest_is_forgotten_and_not_heard_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retirements, "RETIREMENTS_MAX", 2)
+    hub = Hub("a")
+    for version, name in enumerate("xyz", 10):
+        hub.retirements.received("a", Retire(name, name, version))
+    hub.write()
+    assert hub.retirements.all() == [ShbId("y", "y"), ShbId("z", "z")]
+    assert hub.changes[2:] == [ShbId("x", "x"), ShbId("z", "z")], "x is waited for again"
+    hub.retirements.received("a", Retire("x", "x", 10))
+    assert not hub.retirements.has("x")
+    assert hub.context.marks["retirement beyond the limit"] == 2
+    again = Hub("a", records=hub.disk.values())
+    assert again.retirements.all() == hub.retirements.all()
+
+
+def test_of_too_many_who_is_back_is_not_retired_again_by_what_was_said_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retirements, "RETIREMENTS_MAX", 2)
+    hub = Hub("a")
+    hub.retirements.received("a", Retire("x", "x", 10, 500))
+    for version, name in enumerate("yz", 11):
+        hub.retirements.received("a", Retire(name, name, version))
+    hub.retirements.received("a", Retire("x", "x", 10))
+    assert not hub.retirements.has("x")
+
+
+def test_an_operator_is_heard_also_if_there_are_too_many_and_the_clock_is_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retirements, "RETIREMENTS_MAX", 2)
+    hub = Hub("a")
+    for version, name in enumerate("xy", 1_000):
+        hub.retirements.received("a", Retire(name, name, version))
+    hub.retirements.retire(GONE)
+    assert hub.retirements.all() == [ShbId("y", "y"), GONE]
+
+
+def test_that_it_is_back_itself_a_broker_does_not_forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retirements, "RETIREMENTS_MAX", 1)
+    hub = Hub("a")
+    hub.retirements.received("a", Retire("hub", "hub", 7))
+    for version, name in enumerate("xy", 1_000):
+        hub.retirements.received("a", Retire(name, name, version))
+    hub.told()
+    hub.retirements.received("a", Retire("hub", "hub", 7))
+    assert hub.told() == {"a": [Retire("hub", "hub", 7, 100, True)]}
 
 
 # --- to be back -------------------------------------------------------------------------------------
@@ -189,6 +290,15 @@ def test_who_hears_of_its_own_retirement_says_that_it_is_back_and_which_ticks_it
     assert ME not in hub.retirements
     hub.retirements.received("b", Retire("hub", "hub", 7))
     assert hub.told() == {"b": [back]}, "b has not heard of it yet"
+
+
+def test_who_is_back_without_any_pubend_says_so() -> None:
+    hub = Hub("a")
+    hub.retirements.received("a", Retire("hub", "hub", 7))
+    assert hub.told() == {"a": [Retire("hub", "hub", 7, 100, True)]}
+    other = Hub("a")
+    other.retirements.received("a", Retire("gone", "far away", 7, 90, True))
+    assert (other.retirements.is_back(GONE), other.retirements.is_bare("gone")) == (True, True)
 
 
 def test_to_be_back_ends_a_retirement_when_it_is_on_disk() -> None:
@@ -230,5 +340,5 @@ def test_retirements_and_that_they_are_over_outlive_a_crash() -> None:
     hub.retirements.received("a", Retire("b", "b", 8))
     assert hub.retirements.all() == [GONE]
     hub.later(s=11)
-    assert hub.retirements.all() == []
+    assert hub.retirements.all() == [GONE]
     assert hub.retirements.is_back(ShbId("b", "b")), "or an older retirement could be heard again"

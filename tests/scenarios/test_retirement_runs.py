@@ -10,11 +10,9 @@ from gapless.messages.clients import (
     Delivery,
     Gap,
     Home,
-    HostRetired,
     Order,
     PositionTuple,
     Progress,
-    RetireHost,
     Seek,
     Stalled,
     Subscribe,
@@ -24,29 +22,13 @@ from gapless.messages.overlay import Retire
 from gapless.messages.records import RetirementRecord
 from gapless.messages.requests import Leave
 from tests.broker.desk import Desk, P, Q
-from tests.scenarios.brokers import Publisher, Subscriber, shb
-
-
-def retire(world: Desk, name: str, *, at: str = "a") -> None:
-    """Let an operator say that a broker never returns."""
-    operator = world.client(at, "operator")
-    assert isinstance(operator.call(RetireHost(operator.number(), name, name), s=2), HostRetired)
-
-
-def acknowledge(x: Subscriber, **publishers: Publisher) -> None:
-    """Let a client acknowledge the last event of each pubend."""
-    for name, publisher in publishers.items():
-        x.acknowledge(PubendId(name), max(publisher.ticks.values()))
+from tests.scenarios.brokers import Subscriber, shb
+from tests.scenarios.fork import Fork, acknowledge, at, retire
 
 
 def positions(x: Subscriber) -> list[tuple[Tick, PubendId]]:
     """Return where the events stand that a client was given, as it was given them."""
     return [(each.tick, pubend) for pubend, each in x.publications]
-
-
-def at(p: Tick, q: Tick, *, merged: Tick | None = None) -> Begin:
-    """Return where a client goes on that has places on P and Q."""
-    return Begin(BeginKind.POSITION, ((P, p), (Q, q)), merged=merged)
 
 
 def home_of(x: Subscriber) -> Home:
@@ -62,37 +44,6 @@ def flee(x: Subscriber, broker: str, begin: Begin, acked: PositionTuple) -> None
     x.connect(broker)
     number, credit = x.number(), 1_000
     x.ask(Subscribe(number, "x", "TRUE", True, begin, x.order, credit, home=home, acked=acked))
-
-
-class Fork:
-    """P at p and Q at q, a client at n that has one event of each, and then q is away and retired."""
-
-    def __init__(
-        self, *, durable: bool = True, order: Order = Order.TOTAL, **parameters: int
-    ) -> None:
-        world = self.world = Desk("p-a-n", "a-q", "a-m", cells=None, **parameters)
-        self.ann, self.bob = world.publisher("p"), world.publisher("q", "Q")
-        self.x = world.subscriber("n", "x", "TRUE", durable=durable, order=order)
-        world.run(s=3)
-        self.ann.publish("a1")
-        self.bob.publish("b1")
-        world.run(s=1)
-        acknowledge(self.x, P=self.ann, Q=self.bob)
-        world.run(s=1)
-
-    def lose_q(self) -> None:
-        """Let q crash and be retired."""
-        self.world.crash("q")
-        self.world.run(s=3)
-        retire(self.world, "q")
-        self.world.run(s=3)
-
-    def cut_q_off(self) -> None:
-        """Let q live on behind a cut, and be retired by mistake."""
-        self.world.cut("a", "q")
-        self.world.run(s=3)
-        retire(self.world, "q")
-        self.world.run(s=3)
 
 
 # --- nobody waits ---------------------------------------------------------------------------------------
@@ -137,20 +88,6 @@ def test_total_order_waits_for_a_broker_that_is_only_away() -> None:
     fork.ann.publish("a2")
     fork.world.run(s=60)
     assert fork.x.events == ["a1", "b1"]
-
-
-def test_total_order_does_not_wait_again_when_the_retirement_is_forgotten() -> None:
-    fork = Fork(tombstone_ttl_s=30)
-    fork.lose_q()
-    fork.world.run(s=60)
-    assert not fork.world["n"].retirements.has("q")
-    fork.world.restart("n")
-    fork.world.run(s=3)
-    fork.x.come_back()
-    fork.world.run(s=10)
-    fork.ann.publish("a2")
-    fork.world.run(s=30)
-    assert fork.x.events == ["a1", "b1", "a2"]
 
 
 def test_total_order_does_not_wait_if_all_begin_anew_before_the_feed_is_lost() -> None:

@@ -367,28 +367,34 @@ class Broker:
         self.context.write((), lambda: self.context.tell(client, HostRetired(call.request)))
 
     def _retirement_changed(self, shb: ShbId) -> None:
-        """A broker will never return: keep and wait for nothing of it. Or that is forgotten, or it is back."""
-        pubends = [
-            pubend
-            for pubend in {*self.announcements.pubends(), *self.whereabouts.pubends_at(shb.broker)}
-            if self._home_of(pubend) == shb.broker
-        ]
-        if shb in self.retirements:
+        """A broker will never return: wait for nothing of it, and while that is fresh, keep nothing for it.
+
+        Or it is forgotten, or the broker is back.
+        """
+        if self.retirements.is_fresh(shb):
             self.pubends.retire(shb)
-            for pubend in sorted(pubends):
-                self.host.abandonment.look_at(pubend)
-            for pubend in self.whereabouts.pubends_at(shb.broker):
-                # of one that is fed it has to be known, also after a crash, whose it was when it is not any more
-                if pubend not in self.host.joins or pubend in self.host.abandonment:
-                    self.whereabouts.forget(pubend)
-            return
-        self.pubends.readmit(shb)
-        if not self.retirements.is_back(shb):
-            self.whereabouts.retire(shb.broker)
-            return
-        for pubend in sorted(pubends):
-            self.whereabouts.note(pubend, shb.broker)  # its name was free meanwhile
-            self.host.abandonment.end(pubend)
+        else:
+            self.pubends.readmit(shb)
+        if shb in self.retirements:
+            self._leave_pubends_of(shb.broker)
+        elif self.retirements.is_back(shb) and not self.retirements.is_bare(shb.broker):
+            for pubend in self._pubends_of(shb.broker):
+                self.whereabouts.note(pubend, shb.broker)  # its name was free meanwhile
+                self.host.abandonment.end(pubend)
+
+    def _leave_pubends_of(self, broker: BrokerId) -> None:
+        for pubend in self._pubends_of(broker):
+            self.host.abandonment.look_at(pubend)
+        for pubend in self.whereabouts.pubends_at(broker):
+            # of one that is fed it has to be known, also after a crash, whose it was when it is not any more
+            if pubend not in self.host.joins or pubend in self.host.abandonment:
+                self.whereabouts.leave(pubend)
+
+    def _pubends_of(self, broker: BrokerId) -> list[PubendId]:
+        """Return which pubends a broker has, by the news, or as is remembered, or had when it was retired."""
+        places = self.whereabouts
+        known = {*self.announcements.pubends(), *places.pubends_at(broker), *places.left_by(broker)}
+        return sorted(each for each in known if self._home_of(each) in {None, broker})
 
     def _home_of(self, pubend: PubendId) -> BrokerId | None:
         """Return which broker has a pubend, by the news, or as is remembered."""
@@ -396,8 +402,11 @@ class Broker:
         return self.whereabouts.broker_of(pubend) if known is None else known.properties.broker
 
     def _is_retired(self, pubend: PubendId) -> bool:
-        """Say whether the broker of a pubend was retired."""
-        home = self._home_of(pubend)
+        """Say whether the broker of a pubend was retired, and is not back, or is back without it."""
+        left, home = self.whereabouts.was_at(pubend), self._home_of(pubend)
+        if left is not None and home in {None, left} and self.retirements.is_bare(left):
+            return True
+        home = left if home is None else home
         return home is not None and self.retirements.has(home)
 
     def _back_at(self, pubend: PubendId) -> Tick:

@@ -113,7 +113,7 @@ class Naming:
             if broker != self._context.identity.broker
             and (
                 self._sessions.is_open(broker)
-                or ShbId(broker, cell) not in self._broker.retirements
+                or not self._broker.retirements.is_fresh(ShbId(broker, cell))
             )
         )
 

@@ -174,8 +174,10 @@ class Pubends:
                 hosted.retire(shb)
 
     @property
-    def last_tick(self) -> Tick:
-        """The last tick that any pubend of this broker has given."""
+    def last_tick(self) -> Tick | None:
+        """The last tick that any pubend of this broker has given; None if it has no pubend."""
+        if not self.hosted and not self._broker.refused:
+            return None
         ends = (each.last for each in self.hosted.values() if isinstance(each, Pubend))
         return max(ends, default=0)
 

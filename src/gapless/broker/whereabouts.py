@@ -5,6 +5,9 @@ away hears of it from nobody, and would make another of the same name for the ne
 two logs with one identity, of which everybody sees one. So it remembers whose name that is, and refuses.
 Who has never heard of a pubend asks the others (:mod:`.naming`).
 
+When that broker is retired the name is free. Whose it was is remembered all the same, as *left*: a place on the pubend
+may be brought here at any time, and nobody has to wait for it (R26).
+
 What is remembered is no way to a pubend, and no stream is fed by it.
 """
 
@@ -24,9 +27,9 @@ class Whereabouts:
 
     def __init__(self, context: Context, records: Iterable[Record]) -> None:
         self._context = context
-        self._places = {
-            record.pubend: record.broker for record in records if isinstance(record, PlaceRecord)
-        }
+        places = [each for each in records if isinstance(each, PlaceRecord)]
+        self._places = {each.pubend: each.broker for each in places if not each.left}
+        self._left = {each.pubend: each.broker for each in places if each.left}
 
     def broker_of(self, pubend: PubendId) -> BrokerId | None:
         """Return which other broker has a pubend, as far as was ever heard."""
@@ -40,23 +43,39 @@ class Whereabouts:
         """Return which pubends another broker has, as far as was ever heard."""
         return [pubend for pubend, home in self._places.items() if home == broker]
 
+    def left_by(self, broker: BrokerId) -> list[PubendId]:
+        """Return which pubends a broker had when it was retired, and nobody since."""
+        return [pubend for pubend, home in self._left.items() if home == broker]
+
+    def was_at(self, pubend: PubendId) -> BrokerId | None:
+        """Return which broker had a pubend when it was retired, if nobody was heard to have it since."""
+        return self._left.get(pubend)
+
     def note(self, pubend: PubendId, broker: BrokerId) -> None:
         """Remember which broker has a pubend; nothing waits for that to be on disk."""
-        mine = broker == self._context.identity.broker
-        if not mine and self._places.get(pubend) != broker:
+        if broker == self._context.identity.broker:
+            if self._left.pop(pubend, None) is not None:
+                self._erase(pubend, broker)
+        elif self._places.get(pubend) != broker:
+            self._left.pop(pubend, None)
             self._places[pubend] = broker
             self._context.write((Store(PlaceRecord(pubend, broker)),), _nothing)
 
-    def forget(self, pubend: PubendId) -> None:
-        """A pubend is gone for good: its name is free."""
+    def leave(self, pubend: PubendId) -> None:
+        """The broker of a pubend will never return: its name is free."""
         broker = self._places.pop(pubend, None)
         if broker is not None:
-            self._context.write((Erase(PlaceRecord(pubend, broker).key),), _nothing)
+            self._left[pubend] = broker
+            self._context.write((Store(PlaceRecord(pubend, broker, left=True)),), _nothing)
 
-    def retire(self, broker: BrokerId) -> None:
-        """A broker will never return, and with it nothing that it had."""
-        for pubend in self.pubends_at(broker):
-            self.forget(pubend)
+    def forget(self, pubend: PubendId) -> None:
+        """A pubend is gone for good."""
+        broker = self._places.pop(pubend, None) or self._left.pop(pubend, None)
+        if broker is not None:
+            self._erase(pubend, broker)
+
+    def _erase(self, pubend: PubendId, broker: BrokerId) -> None:
+        self._context.write((Erase(PlaceRecord(pubend, broker).key),), _nothing)
 
 
 def _nothing() -> None:

@@ -117,6 +117,11 @@ MOVES_MAX: Final = 65_536
 """So many moves are remembered. An old home that hears of none keeps logs for nobody until its
 subscription expires, and costs no more than that."""
 
+RETIREMENTS_MAX: Final = 4_096
+"""So many retirements are remembered, those that are over because their brokers are back too. All are told at the
+start of a session. Of more the oldest is forgotten, and that broker is waited for again until it is retired once
+more; no overlay has lost so many."""
+
 # --- streams ----------------------------------------------------------------------------------------
 
 ANSWER_FRAMES_MAX: Final = 4

@@ -231,6 +231,8 @@ class Retire(msgspec.Struct, frozen=True, array_like=True, tag=True):
     back: Tick = 0
     """Not 0: it has returned after all, as it says itself, which ends the retirement of that version. None of its
     pubends had a tick above this then."""
+    bare: bool = False
+    """Whether it has returned without any pubend: what it had is lost with its disk."""
 
     @property
     def is_back(self) -> bool:

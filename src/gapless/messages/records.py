@@ -278,6 +278,8 @@ class PlaceRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     pubend: PubendId
     broker: BrokerId
+    left: bool = False
+    """Whether that broker was retired: the name is free, and nobody waits for the pubend."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -292,6 +294,12 @@ class RetirementRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     version: int
     back: Tick
     """0: it is retired. Else none of its pubends had a tick above this when it was back."""
+    bare: bool = False
+    """Whether it was back without any pubend."""
+    heard: int = 0
+    """When this broker heard of it, by the clocks around it; 0 if that was not noted."""
+    late: bool = False
+    """Whether it was too old by then to count."""
 
     @property
     def key(self) -> tuple[str, ...]:

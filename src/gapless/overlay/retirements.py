@@ -3,25 +3,33 @@
 Told like an announcement, to everybody and again at the start of every session: a broker that is
 down meanwhile, or a cell that is cut off, must hear of it later, or the log stays pinned.
 
-It counts for ``tombstone_ttl_s`` from when it was said, wherever and however late it is heard. If every hearing
-counted anew, brokers that begin anew would keep it alive among them for ever, and would retire a host again that
-is long back.
+It is never forgotten: a place on one of its pubends may be taken anywhere, however much later, and nobody must wait
+for it there. But it is **fresh** only for ``tombstone_ttl_s`` from when it was said, wherever and however late it is
+heard, and logs and names are given up only by a fresh one. If every hearing counted anew, brokers that begin anew would
+retire a host again that is long back. Who hears of one later does not let it count at all: the host may have lived ever
+since. It tells it all the same, for somewhere is the retired, and says so if it lives.
 
 An operator may be wrong. A broker that hears of its own retirement says that it is **back**, and that is told in the
 same way. Nobody else can say so: a session with a broker that is dead may look open for a while, but only one that
 lives can have heard. Of what was said of a broker the last counts, by its version; to be back has the version of the
 retirement that it ends, and comes after it.
 
-Both are on disk. That a broker is back is there before anybody acts on it, and it is not forgotten: else one who was
-cut off meanwhile could bring the retirement again to a broker that has begun anew. In total order it matters for ever
-up to which tick others may have gone on without its pubends (R51).
+Both are on disk. That a broker is back is there before anybody acts on it, and it is not forgotten either: else one
+who was cut off meanwhile could bring the retirement again to a broker that has begun anew. In total order it matters
+for ever up to which tick others may have gone on without its pubends (R51). One that is back without any pubend, as
+its disk is lost, says that too: nobody waits for what it had.
+
+Of more than ``RETIREMENTS_MAX`` the oldest is forgotten, by its version, and none that is older is heard from then on:
+so who was back before is not retired again by what was said before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from gapless.core.ids import BrokerId, ShbId
+from gapless.core.limits import RETIREMENTS_MAX
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
@@ -37,11 +45,21 @@ def _nobody_told(shb: ShbId) -> None:
     del shb
 
 
+class _Said(NamedTuple):
+    """What was said last of a broker, and when that was heard here, by the neighbours' clocks."""
+
+    message: Retire
+    heard: int
+    is_late: bool
+    """Whether it was too old by then to count."""
+
+
 class Retirements:
     """The brokers that this one has heard to be retired, and those that were and are back.
 
-    ``last_tick`` is the last that any pubend of this broker has given.
-    ``changed`` is called when a broker is retired, when that is forgotten, and when it is back and that is on disk.
+    ``last_tick`` is the last that any pubend of this broker has given; None if it has no pubend.
+    ``changed`` is called when a broker is retired, when that is fresh no more, or beyond the limit, and when it is back
+    and that is on disk.
     """
 
     def __init__(
@@ -50,22 +68,28 @@ class Retirements:
         sessions: Sessions,
         records: Iterable[Record] = (),
         changed: Callable[[ShbId], None] = _nobody_told,
-        last_tick: Callable[[], Tick] = lambda: 0,
+        last_tick: Callable[[], Tick | None] = lambda: None,
     ) -> None:
         self._context = context
         self._sessions = sessions
         self._changed = changed
         self._last_tick = last_tick
-        self._said: dict[ShbId, Retire] = {}
+        self._said: dict[ShbId, _Said] = {}
         """What was said last of each broker."""
+        self._fresh: set[ShbId] = set()
         for record in records:
             if isinstance(record, RetirementRecord):
                 shb = record.shb
-                self._remember(Retire(shb.broker, shb.cell, record.version, record.back))
+                message = Retire(shb.broker, shb.cell, record.version, record.back, record.bare)
+                self._remember(_Said(message, record.heard or record.version, record.late))
 
     def __contains__(self, shb: ShbId) -> bool:
         said = self._said.get(shb)
-        return said is not None and not said.is_back
+        return said is not None and not said.message.is_back and not said.is_late
+
+    def is_fresh(self, shb: ShbId) -> bool:
+        """Say whether a broker was retired not long ago: logs and names are given up by that only."""
+        return shb in self._fresh
 
     def has(self, broker: BrokerId) -> bool:
         """Say whether a broker will not return, whatever its cell."""
@@ -74,13 +98,16 @@ class Retirements:
     def is_back(self, shb: ShbId) -> bool:
         """Say whether a broker was retired and has returned after all."""
         said = self._said.get(shb)
-        return said is not None and said.is_back
+        return said is not None and said.message.is_back
+
+    def is_bare(self, broker: BrokerId) -> bool:
+        """Say whether a broker has returned without the pubends that it had, whatever its cell."""
+        return any(shb.broker == broker and said.message.bare for shb, said in self._said.items())
 
     def back_at(self, broker: BrokerId) -> Tick:
         """Return above which tick nobody has gone on without a broker that was retired; 0 if it was not."""
-        return max(
-            (said.back for shb, said in self._said.items() if shb.broker == broker), default=0
-        )
+        found = (said.message.back for shb, said in self._said.items() if shb.broker == broker)
+        return max(found, default=0)
 
     def all(self) -> list[ShbId]:
         """Return all who will not return."""
@@ -89,7 +116,9 @@ class Retirements:
     def retire(self, shb: ShbId) -> None:
         """Tell everybody that a host will not return."""
         said = self._said.get(shb)
-        version = max(self._sessions.clock_view(), 0 if said is None else said.version + 1)
+        least = self._oldest()[1].message.version if said is None and self._is_full else 0
+        before = least if said is None else said.message.version
+        version = max(self._sessions.clock_view(), before + 1)
         self._take(Retire(shb.broker, shb.cell, version), None)
 
     def received(self, peer: BrokerId, message: Retire) -> None:
@@ -99,59 +128,90 @@ class Retirements:
             self._contradict(peer, message)
             return
         said = self._said.get(shb)
-        counts = message.is_back or self._left_us(message) > 0
-        if counts and (said is None or _rank(said) < _rank(message)):
-            self._take(message, peer)
+        if said is not None and _rank(said.message) >= _rank(message):
+            return
+        if said is None and self._is_full and _rank(message) <= _rank(self._oldest()[1].message):
+            self._context.mark("retirement beyond the limit")
+            return
+        self._take(message, peer)
 
     def session_opened(self, peer: BrokerId) -> None:
         """Tell a peer what it may have missed."""
-        for message in self._said.values():
-            self._context.post(peer, message)
+        for said in self._said.values():
+            self._context.post(peer, said.message)
 
     def _contradict(self, peer: BrokerId, message: Retire) -> None:
         """This broker is taken for one that never returns: it is back."""
         self._context.mark("retired by mistake")
         shb = self._context.identity.shb
         said = self._said.get(shb)
-        if said is not None and said.version >= message.version:
-            self._context.post(peer, said)
+        if said is not None and said.message.version >= message.version:
+            self._context.post(peer, said.message)
         else:
-            back = max(self._sessions.clock_view(), self._last_tick(), 1)
-            self._take(Retire(shb.broker, shb.cell, message.version, back), None)
+            last = self._last_tick()
+            back = max(self._sessions.clock_view(), last or 0, 1)
+            self._take(Retire(shb.broker, shb.cell, message.version, back, last is None), None)
 
     def _take(self, message: Retire, source: BrokerId | None) -> None:
         """Pass on what was said; let it count at once, or, that somebody is back, when it is on disk."""
         shb = ShbId(message.broker, message.cell)
-        was_retired = shb in self
-        self._remember(message)
+        before = (shb in self, self.is_fresh(shb))
+        changes: list[Store | Erase] = []
+        if shb not in self._said and self._is_full:
+            changes.append(self._forget_oldest())
+        heard = self._sessions.clock_view()
+        is_old = self._left_us(message.version, heard) <= 0
+        is_late = is_old and not message.is_back and shb not in self  # what counts, counts on
+        self._remember(_Said(message, heard, is_late))
         for peer in self._sessions.open_peers():
             if peer != source:
                 self._context.post(peer, message)
-        change = Store(RetirementRecord(shb, message.version, message.back))
+        record = RetirementRecord(shb, message.version, message.back, message.bare, heard, is_late)
+        changes.append(Store(record))
         if message.is_back:
-            self._context.write((change,), lambda: self._changed(shb))
+            self._context.write(tuple(changes), lambda: self._changed(shb))
         else:
-            self._context.write((change,), _nothing)
-            if not was_retired:
+            self._context.write(tuple(changes), _nothing)
+            if before != (shb in self, self.is_fresh(shb)):
                 self._changed(shb)
 
-    def _remember(self, message: Retire) -> None:
-        shb = ShbId(message.broker, message.cell)
-        self._said[shb] = message
-        if not message.is_back:
-            left_us = max(0, self._left_us(message))
-            self._context.after(left_us, lambda: self._forget(shb, message))
+    def _remember(self, said: _Said) -> None:
+        shb = ShbId(said.message.broker, said.message.cell)
+        self._said[shb] = said
+        self._fresh.discard(shb)
+        left_us = self._left_us(min(said.message.version, said.heard), self._sessions.clock_view())
+        if shb in self and left_us > 0:
+            self._fresh.add(shb)
+            self._context.after(left_us, lambda: self._grow_old(shb, said))
 
-    def _left_us(self, message: Retire) -> int:
-        """Return for how long a retirement counts from now on; whoever said it may have a wrong clock."""
+    def _left_us(self, since: int, clock: int) -> int:
+        """Return for how long a retirement is fresh; whoever said it may have a wrong clock."""
         ttl = us(s=self._context.parameters.tombstone_ttl_s)
-        return min(ttl, message.version + ttl - self._sessions.clock_view())
+        return min(ttl, since + ttl - clock)
 
-    def _forget(self, shb: ShbId, message: Retire) -> None:
-        if self._said.get(shb) == message:
-            del self._said[shb]
-            self._context.write((Erase(RetirementRecord.key_of(shb)),), _nothing)
+    def _grow_old(self, shb: ShbId, said: _Said) -> None:
+        if self._said.get(shb) is said:
+            self._fresh.discard(shb)
             self._changed(shb)
+
+    # --- the limit -----------------------------------------------------------------------------
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._said) - (self._context.identity.shb in self._said) >= RETIREMENTS_MAX
+
+    def _oldest(self) -> tuple[ShbId, _Said]:
+        """Return what was said first; that this broker itself is back has to be said for ever."""
+        others = (each for each in self._said.items() if each[0] != self._context.identity.shb)
+        return min(others, key=lambda each: _rank(each[1].message))
+
+    def _forget_oldest(self) -> Erase:
+        self._context.mark("retirement beyond the limit")
+        shb, _ = self._oldest()
+        del self._said[shb]
+        self._fresh.discard(shb)
+        self._changed(shb)
+        return Erase(RetirementRecord.key_of(shb))
 
 
 def _rank(message: Retire) -> tuple[int, bool]:

@@ -12,7 +12,7 @@ A client may come to another host than the one that went on without a pubend, or
 has kept, when the pubend is back. Its place there is from before then, and below what it has merged: the same rule
 holds for it.
 
-That a pubend is abandoned is on disk with the join, as a retirement is forgotten after a while.
+That a pubend is abandoned is on disk with the join: a retirement may be forgotten when there are too many.
 """
 
 from __future__ import annotations

@@ -1,0 +1,140 @@
+"""Retirements that are older than ``tombstone_ttl_s``: nobody waits, and no host that lives is retired again (R26)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.messages.clients import Order, Stalled
+from tests.broker.desk import Desk, P, Q
+from tests.scenarios.brokers import shb
+from tests.scenarios.fork import Fork, at
+
+
+def begin_anew(fork: Fork, *, s: int) -> None:
+    """Let all brokers but q be down for a while, and begin anew."""
+    for name in "pamn":
+        fork.world.crash(name)
+    fork.world.run(s=s)
+    for name in "pamn":
+        fork.world.start(name)
+    fork.world.run(s=10)
+    fork.ann.connect()
+    fork.ann.open()
+    fork.world.run(s=5)
+
+
+def test_total_order_does_not_wait_again_when_the_retirement_is_old() -> None:
+    fork = Fork(tombstone_ttl_s=30)
+    fork.lose_q()
+    fork.world.run(s=60)
+    assert not fork.world["n"].retirements.is_fresh(shb("q"))
+    fork.world.restart("n")
+    fork.world.run(s=3)
+    fork.x.come_back()
+    fork.world.run(s=10)
+    fork.ann.publish("a2")
+    fork.world.run(s=30)
+    assert fork.x.events == ["a1", "b1", "a2"]
+
+
+@pytest.mark.parametrize("begins_anew", [False, True])
+def test_a_place_is_not_waited_for_a_year_later_where_nobody_had_the_pubend(
+    begins_anew: bool,
+) -> None:
+    # m has never joined Q, and was told that it exists by a life that is over
+    fork = Fork(tombstone_ttl_s=30, retention_s=3_600)
+    fork.lose_q()
+    world = fork.world
+    world.run(s=120)
+    if begins_anew:
+        begin_anew(fork, s=365 * 86_400)
+    assert not world["m"].retirements.is_fresh(shb("q"))
+    begin = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
+    y = world.subscriber("m", "y", "TRUE", order=Order.TOTAL, begin=begin)
+    z = world.subscriber("m", "z", "TRUE", order=Order.TOTAL, begin=begin, durable=True)
+    world.run(s=10)
+    fork.ann.publish("a2")
+    world.run(s=10)
+    assert (y.events, z.events) == (["a2"], ["a2"])
+    assert [(each.pubend, each.passed) for each in y.of_kind(Stalled)] == [(Q, True)]
+    assert world["m"].whereabouts.broker_of(Q) is None, "its name is free"
+
+
+def test_a_place_is_kept_a_year_later_if_the_broker_is_back_after_all() -> None:
+    fork = Fork(tombstone_ttl_s=30, retention_s=10**9)
+    fork.cut_q_off()
+    world = fork.world
+    b2 = fork.bob.publish("b2")
+    world.crash("q")
+    begin_anew(fork, s=365 * 86_400)
+    begin = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
+    y = world.subscriber("m", "y", "TRUE", order=Order.TOTAL, begin=begin)
+    world.run(s=5)
+    a2 = fork.ann.publish("a2")
+    world.run(s=5)
+    world.start("q")
+    world.heal("a", "q")
+    world.run(s=20)
+    assert not any(world[name].retirements.has("q") for name in "pamnq")
+    assert world["m"].whereabouts.broker_of(Q) == "q"
+    fork.bob.connect()
+    fork.bob.open()
+    fork.bob.publish("b3")
+    world.run(s=5)
+    assert y.events == ["a2", "b3"]
+    (gap,) = y.gaps
+    assert gap.low <= b2 <= gap.high == a2
+
+
+@pytest.mark.parametrize("begins_anew", [False, True])
+def test_nobody_waits_for_the_pubends_of_a_broker_that_is_back_without_its_disk(
+    begins_anew: bool,
+) -> None:
+    fork = Fork(retention_s=3_600)
+    fork.lose_q()
+    world = fork.world
+    world.nodes["q"].disk.records.clear()
+    world.nodes["q"].disk.logs.clear()
+    world.start("q")
+    world.run(s=10)
+    assert world["n"].retirements.is_back(shb("q"))
+    if begins_anew:
+        begin_anew(fork, s=60)
+        world.restart("q")
+        world.run(s=10)
+        fork.x.come_back()
+        world.run(s=5)
+    begin = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
+    y = world.subscriber("m", "y", "TRUE", order=Order.TOTAL, begin=begin)
+    world.run(s=10)
+    fork.ann.publish("a2")
+    world.run(s=10)
+    assert (fork.x.events, y.events) == (["a1", "b1", "a2"], ["a2"])
+
+
+def test_an_old_retirement_from_afar_costs_no_log_under_a_host_that_is_well() -> None:
+    # n was retired where nobody else was; it never heard of that, and is long back
+    world = Desk("p-a-n", "a-b", retention_s=0, tombstone_ttl_s=30)
+    ann = world.publisher("p")
+    world.cut("a", "b")
+    world.run(s=3)
+    world["b"].retirements.retire(shb("n"))
+    world.happen("b", None)
+    world.run(s=1)
+    world.crash("b")
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=60)
+    world.cut("a", "n")
+    world.run(s=3)
+    ann.publish("e1")
+    world.run(s=1)
+    world.start("b")
+    world.heal("a", "b")
+    world.run(s=20)
+    assert world["b"].retirements.has("n"), "it has heard it in time, and nothing else"
+    assert not world["a"].retirements.has("n")
+    assert world.member("p", P, "n") is not None
+    world.heal("a", "n")
+    world.run(s=20)
+    assert (x.events, x.gaps) == (["e1"], [])
+    assert world["b"].retirements.is_back(shb("n")), "it was told to n, which lives"
