@@ -161,7 +161,7 @@ class Calls:
         On disk its record takes the place of the other: a crash between two writes would leave nothing.
         """
         let_go = self._host.keep_for(found)
-        told, early = found.told, dict(found.early)
+        told, early = found.told, self._host.owed_of(found)
         self._take_down(found)
         self._begin(client, call, wanted, told, early)
         self._context.write((), let_go)
@@ -250,7 +250,8 @@ class Calls:
             if call.begin.kind is BeginKind.POSITION:
                 self._bring_places(found, call)
             if call.owed is not None:
-                self._host.owe(found, call.owed)
+                placed = {pubend for pubend, _ in (*call.begin.position, *call.acked)}
+                self._host.owe(found, call.owed, placed)
         found.seeks = max(found.seeks, call.seeks)
         found.epoch = home.epoch + 1
         found.returning += 1
@@ -501,6 +502,7 @@ class Calls:
             tick = sought(call.begin, strand)
             if tick is not None and strand.base is not None:
                 strand.drifting.sought(tick)
+                strand.stay()
                 strand.seek(tick)
                 position.append((pubend, tick))
         self._context.tell(client, Subscribed(call.request, tuple(position), seeks=found.seeks))

@@ -10,7 +10,7 @@ tick is asked of the strand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -246,11 +246,14 @@ class SubscriberHost:
         subscription.early[pubend] = Early(told.time, told.since if held is None else held.moments)
         subscription.dirty = True
 
-    def owe(self, subscription: Subscription, owed: Owed) -> None:
+    def owe(
+        self, subscription: Subscription, owed: Owed, placed: Collection[PubendId] = ()
+    ) -> None:
         """Take over since when a subscription that comes here is owed what its client has no place on.
 
         Of a pubend that this host has heard of before, only former homes count: else it begins with what
-        comes, as any other that comes to it.
+        comes, as any other that comes to it. Where it has begun without its client, one of them may have been
+        known earlier.
         """
         subscription.newest.since = owed.since
         subscription.told = subscription.newest_told
@@ -258,8 +261,11 @@ class SubscriberHost:
         brought = {**dict.fromkeys(known, owed.since), **dict(owed.others)}
         for pubend, moments in brought.items():
             strand = subscription.strands.get(pubend)
-            is_begun = strand is not None and strand.state is not State.WAITING
-            if is_begun or subscription.begin.on(pubend) is not BeginKind.LATEST:
+            if subscription.begin.on(pubend) is not BeginKind.LATEST:
+                continue
+            if strand is not None and strand.state is not State.WAITING:
+                if pubend not in placed and moments and strand.is_untouched:
+                    strand.reconsider(moments)
                 continue
             before = subscription.early.get(pubend, NOT_OWED)
             joint = joined(*before.moments, *moments)
@@ -286,6 +292,15 @@ class SubscriberHost:
             brought = subscription.early.get(pubend, NOT_OWED)
             moments = joined(*brought.moments, *each.moments)
             subscription.early[pubend] = each._replace(moments=moments)
+
+    def owed_of(self, subscription: Subscription) -> dict[PubendId, Early]:
+        """Return what a form of a subscription is owed, also where it has begun: its client may have no place there."""
+        begun = {
+            pubend: Early(None, strand.began_by)
+            for pubend, strand in subscription.strands.items()
+            if strand.began_by
+        }
+        return {**begun, **subscription.early}
 
     def _begin_strand(self, subscription: Subscription, pubend: PubendId) -> None:
         strand = Strand(subscription, self.subend(pubend), subscription.newest)

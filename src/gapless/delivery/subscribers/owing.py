@@ -12,6 +12,9 @@ A virtual time alone does not say that a pubend is younger: a filter that is cov
 which may be much older than the subscription. So a home names the pubends that it had heard of when its client
 was told, and that have no place yet. Where it names no moments for one, that was there before: the subscription
 begins there with what comes.
+
+A home may begin on a younger pubend while its client is elsewhere. When the client comes back, the pubend is asked
+about its other homes before it is told where that was: the first counts.
 """
 
 from __future__ import annotations

@@ -64,7 +64,9 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         if pubend in drifts:
             strand.drifting.restore(drifts[pubend])
         strand.base_stored = True
+        strand.is_asking = strand.asks_for_earlier
         strand.become(State.AWAY)
+        strand.subend.ask_since_when()
     made.review_segments()  # the crash may have come before those went that govern nothing
     return made
 

@@ -42,7 +42,7 @@ from gapless.delivery.subscribers.buffer import Buffer
 from gapless.delivery.subscribers.catching import CatchUp
 from gapless.delivery.subscribers.drifting import Drifting
 from gapless.delivery.subscribers.holding import Holding
-from gapless.delivery.subscribers.owing import NOT_OWED
+from gapless.delivery.subscribers.owing import NOT_OWED, joined
 from gapless.delivery.subscribers.segments import Segment
 from gapless.delivery.subscribers.states import FOREVER, Lost, State
 from gapless.messages.clients import Moment, Order
@@ -123,6 +123,19 @@ class Strand:
         return self.subscription.early.get(self.pubend, NOT_OWED) != NOT_OWED
 
     @property
+    def asks_for_earlier(self) -> bool:
+        """Whether it has begun without its client, who brings along since when others were its home: the
+        pubend is asked whether it knew of them earlier, and nothing is told before (MV-13).
+        """
+        return self.base is not None and self.is_early
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nothing of it was acknowledged or moved, and one filter has governed it all along."""
+        is_moved = self.acked != self.base or self.sought or self.from_oldest
+        return not is_moved and not self.course and self.next is None
+
+    @property
     def former_hosts(self) -> set[ShbId]:
         """The former homes of its subscription that the pubend is asked about."""
         return self.subscription.early[self.pubend].hosts
@@ -177,7 +190,7 @@ class Strand:
     @property
     def settled(self) -> bool:
         """Whether it can be said where it goes on: that is on disk, and the log is kept for it."""
-        if self.from_oldest:
+        if self.from_oldest or self.asks_for_earlier:
             return False
         kept = self.holding.current is None or self.holding.is_safe
         return self.base is not None and not self._barriers and kept
@@ -185,7 +198,7 @@ class Strand:
     @property
     def rests_at(self) -> Tick | None:
         """What is acknowledged, of a durable one that has begun, settled or not; else None."""
-        is_begun = self.base is not None and self.base_stored
+        is_begun = self.base is not None and self.base_stored and not self.asks_for_earlier
         return self.acked if is_begun and self.subscription.durable else None
 
     @property
@@ -285,8 +298,52 @@ class Strand:
             self.begin(after)
             self.become(State.AWAY if self.untold else State.LIVE)
 
+    def reconsider(self, moments: tuple[Moment, ...]) -> None:
+        """Have the pubend asked whether it knew of other homes before where it has begun."""
+        joint = joined(*self.began_by, *moments)
+        self.subscription.early[self.pubend] = NOT_OWED._replace(moments=joint)
+        self.is_asking = True
+        self.subend.register(self)
+        self.subend.ask_since_when()
+
+    def stay(self) -> None:
+        """Ask no more whether it begins earlier."""
+        if self.asks_for_earlier:
+            self.is_asking = False
+            self.subscription.forget_early(self.pubend)
+            self.subend.register(self)
+
+    def begin_earlier(self, after: Tick | None, reply: ReadReply) -> None:
+        """Begin where its pubend knew of another home, if that is before where it has begun.
+
+        Either way that is on disk before its client is told. The log is held anew: it was kept from there on
+        where it had begun.
+        """
+        assert self.base is not None
+        self.stay()
+        if after is not None and reply.gone <= after:
+            after = max(after, reply.released)  # it was silence that was released
+        earliest = self.base if after is None else max(after, self.subscription.merged)
+        if earliest < self.base and self.drifting.record() is None:
+            self.subscription.host.context.mark("begins earlier at home")
+            self.moves += 1
+            self.acked_stored = max(self.acked_stored, self.base)
+            self.base = self.acked = earliest
+            self.given_up = min(self.given_up, earliest)
+            if self.subscription.client is None:
+                self.position = self.origin = earliest
+                self._hold_if_needed()
+            else:
+                self.seek(earliest)
+            self.acked_stored = earliest
+            if self.holding.current is not None:
+                self.holding.look_after(due=True)
+        self.subscription.host.strand_began(self)
+
     def offer_early(self, low: Tick, time: VirtualTime) -> None:
         """Have the pubend asked again if a regime serves this host up to a time that is enough."""
+        if self.asks_for_earlier:
+            return
         early_from = self.subscription.early[self.pubend].time or self._owed_from
         if self._reached_after is None and early_from is not None and early_from <= time:
             self._reached_after = low - 1
@@ -494,6 +551,7 @@ class Strand:
             self.begin_in_past(tick)
         else:
             kept = tick >= max(self.kept_from, self.given_up)
+            self.stay()
             self.moves += 1
             self.base = min(self.base, tick)
             self.position = self.origin = self.acked = tick
@@ -540,7 +598,7 @@ class Strand:
     @property
     def needed(self) -> Tick | None:
         """Up to where this strand needs the stream no more; None if it keeps nothing by reports."""
-        if self.is_early:
+        if self.is_early and self.base is None:
             return self.position
         if self.state is State.WAITING or self.holding.is_safe:
             return None

@@ -296,7 +296,10 @@ class Subend:
             if ticks:
                 self._begin_after(min(ticks))
         for strand, tick in begins:
-            strand.begin_early(tick, reply)
+            if strand.asks_for_earlier:
+                strand.begin_earlier(tick, reply)
+            else:
+                strand.begin_early(tick, reply)
         self.ask_since_when()  # for those that came since, and those of too many hosts
         self._look_for_gaps()
         self._ask()
