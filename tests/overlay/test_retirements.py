@@ -324,6 +324,18 @@ def test_a_retirement_that_is_over_because_its_broker_is_back_is_not_heard_again
     assert GONE not in hub.retirements
 
 
+def test_that_somebody_was_back_is_known_also_if_an_older_retirement_is_heard_too_late() -> None:
+    # in total order others may have gone on without it up to there
+    hub = Hub("a")
+    hub.retirements.received("a", Retire("gone", "far away", 7, 90))
+    hub.context.clock = us(s=100)
+    hub.retirements.received("a", Retire("gone", "far away", us(s=50)))
+    assert GONE not in hub.retirements
+    assert hub.retirements.back_at("gone") == 90
+    again = Hub("a", records=hub.stored())
+    assert again.retirements.back_at("gone") == 90
+
+
 def test_who_was_back_can_be_retired_again_also_where_the_clock_is_behind() -> None:
     hub = Hub("a")
     hub.retirements.received("a", Retire("gone", "far away", 1_000, 90))

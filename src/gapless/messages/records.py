@@ -300,6 +300,8 @@ class RetirementRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """When this broker heard of it, by the clocks around it; 0 if that was not noted."""
     late: bool = False
     """Whether it was too old by then to count."""
+    back_before: Tick = 0
+    """What ``back`` was before; 0 if it was not back before."""
 
     @property
     def key(self) -> tuple[str, ...]:

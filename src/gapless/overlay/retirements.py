@@ -52,6 +52,8 @@ class _Said(NamedTuple):
     heard: int
     is_late: bool
     """Whether it was too old by then to count."""
+    back_before: Tick
+    """What the broker had said when it was back before; 0 if it was not."""
 
 
 class Retirements:
@@ -81,7 +83,8 @@ class Retirements:
             if isinstance(record, RetirementRecord):
                 shb = record.shb
                 message = Retire(shb.broker, shb.cell, record.version, record.back, record.bare)
-                self._remember(_Said(message, record.heard or record.version, record.late))
+                heard = record.heard or record.version
+                self._remember(_Said(message, heard, record.late, record.back_before))
 
     def __contains__(self, shb: ShbId) -> bool:
         said = self._said.get(shb)
@@ -106,8 +109,8 @@ class Retirements:
 
     def back_at(self, broker: BrokerId) -> Tick:
         """Return above which tick nobody has gone on without a broker that was retired; 0 if it was not."""
-        found = (said.message.back for shb, said in self._said.items() if shb.broker == broker)
-        return max(found, default=0)
+        said = (each for shb, each in self._said.items() if shb.broker == broker)
+        return max((max(each.message.back, each.back_before) for each in said), default=0)
 
     def all(self) -> list[ShbId]:
         """Return all who will not return."""
@@ -162,11 +165,14 @@ class Retirements:
         heard = self._sessions.clock_view()
         is_old = self._left_us(message.version, heard) <= 0
         is_late = is_old and not message.is_back and shb not in self  # what counts, counts on
-        self._remember(_Said(message, heard, is_late))
+        back_before = self.back_at(shb.broker)
+        self._remember(_Said(message, heard, is_late, back_before))
         for peer in self._sessions.open_peers():
             if peer != source:
                 self._context.post(peer, message)
-        record = RetirementRecord(shb, message.version, message.back, message.bare, heard, is_late)
+        record = RetirementRecord(
+            shb, message.version, message.back, message.bare, heard, is_late, back_before
+        )
         changes.append(Store(record))
         if message.is_back:
             self._context.write(tuple(changes), lambda: self._changed(shb))

@@ -18,9 +18,13 @@ _OPERATORS = (
     "the workload has no operators; their calls are tried at random in "
     "tests/delivery/subscribers/test_seeks_at_random.py"
 )
+_RETIRED = (
+    "nobody is retired here; tests/scenarios/test_retirement_runs.py has whole brokers that are"
+)
 _MANY = "needs more at once than a run has"
 
 OUT_OF_REACH: Final[dict[str, str]] = {
+    "abandoned pubend is back": _RETIRED,
     "announcement went in a circle": _TREE,
     "acknowledgement from before a seek": _OPERATORS,
     "advertisement that cannot be read": "all brokers are of one version",
@@ -44,6 +48,8 @@ OUT_OF_REACH: Final[dict[str, str]] = {
     "reply astray": _LIES,
     "report with an unknown set": "a report and the meaning of its set travel in one packet",
     "request in a circle": _TREE,
+    "retired by mistake": _RETIRED,
+    "retirement beyond the limit": _RETIRED,
     "scope raised": _SHAPE,
     "table wanted that is not here": _TREE,
     "too many batches wait for a look-up": f"{_MANY}: 1,024 batches of one publisher",
