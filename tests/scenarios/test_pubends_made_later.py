@@ -491,7 +491,18 @@ def test_that_a_pubend_is_owed_from_its_beginning_is_on_disk(crashes: bool) -> N
     assert (x.events, x.gaps) == (["e1"], [])
 
 
-def test_what_a_client_knew_counts_when_a_crash_follows_the_news_of_a_pubend() -> None:
+def restart(world: Desk, client: Subscriber) -> None:
+    """Let the host of a client begin anew, and the client come back."""
+    world.restart("n")
+    world.run(s=5)
+    client.come_back()
+    world.run(s=2)
+
+
+@pytest.mark.parametrize("crashes_again", [False, True])
+def test_what_a_client_knew_counts_when_a_crash_follows_the_news_of_a_pubend(
+    crashes_again: bool,
+) -> None:
     # seed 5797: the join was on disk and the subscription's record was not; then its filter is changed
     world = Desk("p-a-n", retention_s=3600)
     x = world.subscriber("n", "x", "number < 3", durable=True)
@@ -501,11 +512,8 @@ def test_what_a_client_knew_counts_when_a_crash_follows_the_news_of_a_pubend() -
     assert world.wait(lambda: bool(world["n"].host.joins))
     world.run(ms=5)
     ann.publish("e1", number=2)
-    news = world.hold(of(Announce, source="a", target="n"))
-    world.restart("n")
-    world.run(s=5)
-    x.come_back()
-    world.run(s=2)
+    news = world.lose(of(Announce, source="a", target="n"))
+    restart(world, x)
     change = x.set_filter("number > 1")
     world.run(s=2)
     answer = x.answer(change)
@@ -514,8 +522,13 @@ def test_what_a_client_knew_counts_when_a_crash_follows_the_news_of_a_pubend() -
     # a client that flees now takes along that it is owed more of this pubend than of others
     [(_, moments)] = answer.owed.others
     assert moments[0].time < answer.owed.since[0].time
+    if crashes_again:
+        restart(world, x)
     lost.end()
-    news.release()
+    news.end()
+    world.cut("a", "n")
+    world.run(s=3)
+    world.heal("a", "n")
     world.run(s=10)
     assert (x.events, x.gaps) == (["e1"], [])
 

@@ -83,9 +83,9 @@ class Inbox:
         self.error: GaplessError | None = None
         """Why it is over, if it is."""
         self.is_started = False
+        """Whether it was ever answered."""
         self.is_new = False
         """Of a durable one: whether it was made now, and not before."""
-        """Whether it was ever answered."""
         self.is_answered = False
         """Whether it was answered on this connection."""
         self.is_changing = False
@@ -284,7 +284,10 @@ class Inbox:
             before = min(max(asked.values(), default=0), max(ticks.values()))
             merged = before if last is None else last[0]
         others = begin.elsewhere()
-        return Begin(BeginKind.POSITION, tuple(ticks.items()), others.clock, others.kind, merged)
+        passed = tuple(sorted(self._passed_by)) if is_merged else ()
+        return Begin(
+            BeginKind.POSITION, tuple(ticks.items()), others.clock, others.kind, merged, passed
+        )
 
     def _subscribed(self, notice: Any) -> None:
         if isinstance(notice, Refused):

@@ -169,6 +169,8 @@ class Begin(msgspec.Struct, frozen=True, array_like=True):
     merged: Tick | None = None
     """Of a position in total order: the tick of the last event that came. A stream in which nothing comes may be
     farther, and one that was passed by is not as far. None: as far as the position is."""
+    passed: tuple[PubendId, ...] = ()
+    """Of the same: streams that the others went on without, and of which the gap was not told yet."""
 
     def on(self, pubend: PubendId) -> BeginKind:
         """Say how it begins on one stream."""

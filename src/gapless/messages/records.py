@@ -378,6 +378,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     """Pubends that it has not begun on and is owed by moments of other hosts too, or not at all (R46)."""
     drifts: tuple[DriftRecord, ...] = ()
     """In total order: pubends without which the others go on, or went on."""
+    told_before: tuple[str, VirtualTime, tuple[Moment, ...]] | None = None
+    """What its client knew when an earlier life joined pubends that were not heard of since, if it is not ``told``."""
 
     @property
     def key(self) -> tuple[str, ...]:

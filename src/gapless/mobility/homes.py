@@ -117,12 +117,15 @@ class Homes:
     def _is_kept(self, subscription: Subscription) -> bool:
         """Say whether this broker keeps all logs that the subscription needs.
 
-        Also of pubends that it is owed by moments of former homes: those may keep them for it. For one that
+        Also of pubends that it knows and is owed by moments of former homes: those may keep them for it. For one that
         is abandoned nobody waits (R26). Should it be back, its rows of former homes are still there.
         """
         abandoned, strands = subscription.host.abandonment, subscription.strands
         placed = {pubend for pubend, _ in subscription.begin.position}
-        owed = {pubend for pubend, each in subscription.early.items() if each.moments}
+        # one that this broker has not heard of may never come, and may not concern the subscription at all
+        owed = {
+            each for each, early in subscription.early.items() if early.moments and each in strands
+        }
         begun = {pubend for pubend, each in strands.items() if each.state is not State.WAITING}
         return all(
             pubend in abandoned or (pubend in strands and strands[pubend].settled)

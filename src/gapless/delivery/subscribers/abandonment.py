@@ -71,7 +71,7 @@ class Abandonment:
         """A pubend is not joined any more."""
         self._pubends.discard(pubend)
 
-    def review(self, strand: Strand, *, placed: bool = False) -> None:
+    def review(self, strand: Strand, *, placed: bool = False, passed: bool = False) -> None:
         """Let a strand be waited for in total order, or not; its client may have ``placed`` it."""
         subscription = strand.subscription
         if strand.pubend in self._pubends:
@@ -81,7 +81,8 @@ class Abandonment:
         elif strand.drifting.is_adrift:
             strand.drifting.end()
         elif placed:
-            strand.drifting.suspect(self.back_at(strand.pubend))
+            merged = subscription.merged
+            strand.drifting.suspect(merged if passed else self.back_at(strand.pubend))
 
     def _review_strands(self, pubend: PubendId) -> None:
         subend = self._host.subends.get(pubend)

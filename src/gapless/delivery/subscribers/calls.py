@@ -353,7 +353,8 @@ class Calls:
             else:
                 strand.become(State.WAITING)
             strand.subend.review_eager()
-            self._host.abandonment.review(strand, placed=own is not None)
+            is_passed = pubend in begin.passed
+            self._host.abandonment.review(strand, placed=own is not None, passed=is_passed)
 
     def _is_older(self, client: str, subscription: Subscription) -> bool:
         """Say whether a newer connection than this one has a subscription: it asks too late."""

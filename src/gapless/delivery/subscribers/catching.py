@@ -52,7 +52,7 @@ class CatchUp:
         strand = self._strand
         if self._errand is not None or strand.subscription.client is None:
             return
-        if strand.drifting.is_adrift:
+        if strand.drifting.is_adrift or strand.asks_for_earlier:
             return
         if not strand.buffer.has_room:
             return  # nor join: the next event would be one too many, and all be read again

@@ -123,8 +123,10 @@ class Drifting:
         merged, others may have gone on without it elsewhere.
         """
         strand, merged = self._strand, self._strand.subscription.merged
-        if not self._passed and strand.position < min(back_at, merged - 1):
-            self._stood_at, self._merged, self._passed = strand.position, 0, merged
+        if strand.position < min(back_at, merged - 1):
+            if not self.is_hole_ahead:
+                self._stood_at, self._merged, self._passed = strand.position, 0, 0
+            self._passed = max(self._passed, merged)
             strand.subscription.dirty = True
 
     def up_to_hole(self, high: Tick) -> Tick:

@@ -300,7 +300,7 @@ class SubscriberHost:
             for pubend, strand in subscription.strands.items()
             if strand.began_by
         }
-        return {**begun, **subscription.early}
+        return {**subscription.early_unheard, **begun, **subscription.early}
 
     def _begin_strand(self, subscription: Subscription, pubend: PubendId) -> None:
         strand = Strand(subscription, self.subend(pubend), subscription.newest)
@@ -339,6 +339,7 @@ class SubscriberHost:
         if strand is None:
             strand = Strand(subscription, self.subend(pubend), subscription.newest)
             subscription.strands[pubend] = strand
+            self.abandonment.look_at(pubend)
         if strand.base is None:
             strand.bring(subscription.brought)
             strand.move_to(after)

@@ -44,6 +44,9 @@ def restore(host: SubscriberHost, record: SubscriptionRecord) -> Subscription:
         text, time = record.told
         made.told = Told(Filter(text), time, record.told_since)
     made.told_before = made.told
+    if record.told_before is not None:
+        text, time, since = record.told_before
+        made.told_before = Told(Filter(text), time, since)
     made.early = {pubend: Early(time) for pubend, time in record.early}
     for pubend, moments in record.owed:
         made.early[pubend] = made.early.get(pubend, NOT_OWED)._replace(moments=moments)

@@ -428,6 +428,15 @@ class Subscription:
         return self.told_before or self.told if pubend in self.host.unheard else self.told
 
     @property
+    def early_unheard(self) -> dict[PubendId, Early]:
+        """Since when it is owed pubends that an earlier life had heard of, and this one has not."""
+        before = self.told_before
+        if before is None:
+            return {}
+        early = Early(before.time, before.since)
+        return {each: early for each in sorted(self.host.unheard) if each not in self.strands}
+
+    @property
     def newest_told(self) -> Told:
         """The newest filter, as its client is told of it."""
         assert self.newest.owed_from is not None, "it was in a table before anybody was told"
@@ -439,11 +448,8 @@ class Subscription:
         if not self.durable:
             return None
         shb, told = self.host.context.identity.shb, self.newest_told
-        others = {pubend: each.all_moments(shb) for pubend, each in self.early.items()}
-        if self.told_before is not None:
-            before = Early(self.told_before.time, self.told_before.since).all_moments(shb)
-            unheard = [each for each in sorted(self.host.unheard) if each not in self.strands]
-            others = {**dict.fromkeys(unheard, before), **others}
+        early = {**self.early_unheard, **self.early}
+        others = {pubend: each.all_moments(shb) for pubend, each in early.items()}
         for pubend, strand in self.strands.items():
             if not strand.told_base and pubend not in others:
                 others[pubend] = strand.began_by
@@ -605,7 +611,15 @@ class Subscription:
                 if early.moments or early.time is None
             ),
             tuple(drift for _, strand in begun if (drift := strand.drifting.record()) is not None),
+            self._told_earlier(),
         )
+
+    def _told_earlier(self) -> tuple[str, VirtualTime, tuple[Moment, ...]] | None:
+        """Return what its client knew before this life, while there is a pubend that only that one heard of."""
+        before = self.told_before
+        if before is None or before == self.told or not self.host.unheard:
+            return None
+        return str(before.filter), before.time, before.since
 
     def _acked(self) -> PositionTuple:
         begun = {
