@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.ids import BrokerId, ShbId
+from gapless.core.ids import BrokerId, PubendId, ShbId
 from gapless.core.machine import Context, Identity, Send, Write, Written
 from gapless.core.parameters import Parameters, us
 from gapless.core.ticks import Tick
@@ -20,6 +20,7 @@ from gapless.overlay.sessions import Sessions
 
 GONE = ShbId("gone", "far away")
 ME = ShbId("hub", "hub")
+P, Q = PubendId("P"), PubendId("Q")
 PARAMETERS = Parameters(tombstone_ttl_s=10)
 
 
@@ -30,7 +31,8 @@ class Hub:
         self,
         *peers: BrokerId,
         records: Iterable[Record] = (),
-        last_tick: Tick | None = None,
+        last_tick: Tick = 0,
+        pubends: tuple[PubendId, ...] = (),
         clock: int = 100,
     ) -> None:
         names = ["hub", *peers]
@@ -42,7 +44,12 @@ class Hub:
         self.changes: list[ShbId] = []
         self.disk: dict[tuple[str, ...], Record] = {}
         self.retirements = Retirements(
-            self.context, self.sessions, records, self.changes.append, lambda: last_tick
+            self.context,
+            self.sessions,
+            records,
+            self.changes.append,
+            lambda: last_tick,
+            lambda: pubends,
         )
 
     def told(self) -> dict[BrokerId, list[Any]]:
@@ -274,7 +281,7 @@ def test_that_it_is_back_itself_a_broker_does_not_forget(monkeypatch: pytest.Mon
         hub.retirements.received("a", Retire(name, name, version))
     hub.told()
     hub.retirements.received("a", Retire("hub", "hub", 7))
-    assert hub.told() == {"a": [Retire("hub", "hub", 7, 100, True)]}
+    assert hub.told() == {"a": [Retire("hub", "hub", 7, 100, True, ())]}
 
 
 # --- to be back -------------------------------------------------------------------------------------
@@ -283,9 +290,9 @@ def test_that_it_is_back_itself_a_broker_does_not_forget(monkeypatch: pytest.Mon
 def test_who_hears_of_its_own_retirement_says_that_it_is_back_and_which_ticks_it_has_given() -> (
     None
 ):
-    hub = Hub("a", "b", last_tick=500)
+    hub = Hub("a", "b", last_tick=500, pubends=(Q, P))
     hub.retirements.received("a", Retire("hub", "hub", 7))
-    back = Retire("hub", "hub", 7, 500)
+    back = Retire("hub", "hub", 7, 500, False, (P, Q))
     assert hub.told() == {"a": [back], "b": [back]}
     assert ME not in hub.retirements
     hub.retirements.received("b", Retire("hub", "hub", 7))
@@ -295,10 +302,35 @@ def test_who_hears_of_its_own_retirement_says_that_it_is_back_and_which_ticks_it
 def test_who_is_back_without_any_pubend_says_so() -> None:
     hub = Hub("a")
     hub.retirements.received("a", Retire("hub", "hub", 7))
-    assert hub.told() == {"a": [Retire("hub", "hub", 7, 100, True)]}
+    assert hub.told() == {"a": [Retire("hub", "hub", 7, 100, True, ())]}
     other = Hub("a")
     other.retirements.received("a", Retire("gone", "far away", 7, 90, True))
-    assert (other.retirements.is_back(GONE), other.retirements.is_bare("gone")) == (True, True)
+    assert other.retirements.returned() == [GONE]
+    assert other.retirements.lacks(GONE, P)
+
+
+def test_who_is_back_has_the_pubends_that_it_names_and_no_others_also_after_a_crash() -> None:
+    hub = Hub("a")
+    hub.retirements.received("a", Retire("gone", "far away", 7, 90, False, (P,)))
+    hub.write()
+    again = Hub("a", records=hub.disk.values())
+    for each in (hub.retirements, again.retirements):
+        assert (each.lacks(GONE, P), each.lacks(GONE, Q)) == (False, True)
+        assert (each.brings(GONE, P), each.brings(GONE, Q)) == (True, False)
+    again.retirements.received("a", Retire("gone", "far away", 8))
+    assert not again.retirements.lacks(GONE, Q), "it is away with all that it had"
+
+
+def test_who_is_back_with_too_many_pubends_names_none_and_lacks_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(retirements, "RETURNED_PUBENDS_MAX", 1)
+    hub = Hub("a", pubends=(P, Q))
+    hub.retirements.received("a", Retire("hub", "hub", 7))
+    (back,) = hub.told()["a"]
+    assert back == Retire("hub", "hub", 7, 100)
+    assert not back.lacks(P)
+    assert not back.names(P)
 
 
 def test_to_be_back_ends_a_retirement_when_it_is_on_disk() -> None:

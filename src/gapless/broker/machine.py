@@ -204,6 +204,7 @@ class Broker:
             records,
             self._retirement_changed,
             lambda: self.pubends.last_tick,
+            lambda: self.pubends.on_disk,
         )
         self.partitions = Partitions(context, around, self.sessions)
         self.tables = Tables(
@@ -239,6 +240,7 @@ class Broker:
         self.host.obstacle = self._obstacle
         self.host.abandonment.is_retired = self._is_retired
         self.host.abandonment.back_at = self._back_at
+        self.host.abandonment.found = self.whereabouts.find
         self.calls = Calls(self.host)
         self.reporting = Reporting(self.host, self.calls.expire)
         self.operators = Operators(self.host, self.calls)
@@ -250,7 +252,7 @@ class Broker:
                 self.calls.linger(restore(self.host, record))
         self.tables.begin()
         self.pubends.restore(records)
-        for shb in self.retirements.all():
+        for shb in (*self.retirements.all(), *self.retirements.returned()):
             self._retirement_changed(shb)  # the crash may have come before that was through
         self.stagers = Stagers(self, records)
         if around is not self._configured:
@@ -377,10 +379,8 @@ class Broker:
             self.pubends.readmit(shb)
         if shb in self.retirements:
             self._leave_pubends_of(shb.broker)
-        elif self.retirements.is_back(shb) and not self.retirements.is_bare(shb.broker):
-            for pubend in self._pubends_of(shb.broker):
-                self.whereabouts.note(pubend, shb.broker)  # its name was free meanwhile
-                self.host.abandonment.end(pubend)
+        elif self.retirements.is_back(shb):
+            self._take_back_pubends_of(shb)
 
     def _leave_pubends_of(self, broker: BrokerId) -> None:
         for pubend in self._pubends_of(broker):
@@ -389,6 +389,20 @@ class Broker:
             # of one that is fed it has to be known, also after a crash, whose it was when it is not any more
             if pubend not in self.host.joins or pubend in self.host.abandonment:
                 self.whereabouts.leave(pubend)
+
+    def _take_back_pubends_of(self, shb: ShbId) -> None:
+        """A broker is back: it has its pubends again, but those that it has lost with its disk."""
+        places, abandonment = self.whereabouts, self.host.abandonment
+        for pubend in self._pubends_of(shb.broker):
+            # what it has made since was never left; that may be known here before it is heard that the broker is back
+            was_left = places.was_at(pubend) == shb.broker or pubend in abandonment
+            if was_left and self.retirements.lacks(shb, pubend):
+                if not places.is_lost(pubend):
+                    places.lose(pubend, shb.broker)
+                abandonment.look_at(pubend)
+            elif not places.is_lost(pubend) or self.retirements.brings(shb, pubend):
+                places.note(pubend, shb.broker)  # its name was free meanwhile
+                abandonment.end(pubend)
 
     def _pubends_of(self, broker: BrokerId) -> list[PubendId]:
         """Return which pubends a broker has, by the news, or as is remembered, or had when it was retired."""
@@ -403,10 +417,9 @@ class Broker:
 
     def _is_retired(self, pubend: PubendId) -> bool:
         """Say whether the broker of a pubend was retired, and is not back, or is back without it."""
-        left, home = self.whereabouts.was_at(pubend), self._home_of(pubend)
-        if left is not None and home in {None, left} and self.retirements.is_bare(left):
+        if self.whereabouts.is_lost(pubend):
             return True
-        home = left if home is None else home
+        home = self._home_of(pubend) or self.whereabouts.was_at(pubend)
         return home is not None and self.retirements.has(home)
 
     def _back_at(self, pubend: PubendId) -> Tick:
@@ -611,11 +624,16 @@ class Broker:
         if known is None:
             self.tables.withdrawn(pubend)
             return
-        self.whereabouts.note(pubend, known.properties.broker)
+        self._note_home(pubend, known.properties.broker)
         advertisement = self._advertisement(known.properties.advertisement)
         self.tables.announced(pubend, known.version, advertisement, known.direction)
         best_effort = known.properties.quality is Quality.BEST_EFFORT
         self.host.announced(pubend, advertisement, known.version, best_effort=best_effort)
+
+    def _note_home(self, pubend: PubendId, broker: BrokerId) -> None:
+        """Remember whose a pubend is; of one that a retired broker has left, others may only repeat the news."""
+        if self.whereabouts.was_at(pubend) != broker or not self.retirements.has(broker):
+            self.whereabouts.note(pubend, broker)
 
     def _advertisement(self, text: str) -> Filter:
         """Return what a pubend advertises; everything, if that is said in words that only newer brokers know."""

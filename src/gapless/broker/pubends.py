@@ -174,10 +174,13 @@ class Pubends:
                 hosted.retire(shb)
 
     @property
-    def last_tick(self) -> Tick | None:
-        """The last tick that any pubend of this broker has given; None if it has no pubend."""
-        if not self.hosted and not self._broker.refused:
-            return None
+    def on_disk(self) -> set[PubendId]:
+        """All pubends of this broker, those that could not be brought back included."""
+        return {*self.hosted, *self._broker.refused}
+
+    @property
+    def last_tick(self) -> Tick:
+        """The last tick that any pubend of this broker has given; 0 if there is none."""
         ends = (each.last for each in self.hosted.values() if isinstance(each, Pubend))
         return max(ends, default=0)
 
@@ -266,6 +269,8 @@ class Pubends:
         if known is not None:
             home = known.properties.broker
         if home is None or home == self._context.identity.broker:
+            return None
+        if self._broker.whereabouts.is_lost(pubend):
             return None
         return None if self._broker.retirements.has(home) else home
 

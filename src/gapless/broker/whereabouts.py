@@ -8,6 +8,9 @@ Who has never heard of a pubend asks the others (:mod:`.naming`).
 When that broker is retired the name is free. Whose it was is remembered all the same, as *left*: a place on the pubend
 may be brought here at any time, and nobody has to wait for it (R26).
 
+That broker may be back without the pubend, as its disk is lost. Then the pubend is *lost*, whatever is said of the broker
+later, and whoever goes on announcing what it remembers. It is found again when somebody feeds it, or its broker names it.
+
 What is remembered is no way to a pubend, and no stream is fed by it.
 """
 
@@ -30,6 +33,7 @@ class Whereabouts:
         places = [each for each in records if isinstance(each, PlaceRecord)]
         self._places = {each.pubend: each.broker for each in places if not each.left}
         self._left = {each.pubend: each.broker for each in places if each.left}
+        self._lost = {each.pubend for each in places if each.lost}
 
     def broker_of(self, pubend: PubendId) -> BrokerId | None:
         """Return which other broker has a pubend, as far as was ever heard."""
@@ -51,15 +55,20 @@ class Whereabouts:
         """Return which broker had a pubend when it was retired, if nobody was heard to have it since."""
         return self._left.get(pubend)
 
+    def is_lost(self, pubend: PubendId) -> bool:
+        """Say whether the broker of a pubend was back without it."""
+        return pubend in self._lost
+
     def note(self, pubend: PubendId, broker: BrokerId) -> None:
-        """Remember which broker has a pubend; nothing waits for that to be on disk."""
+        """Remember which broker has a pubend, unless it has lost it; nothing waits for that to be on disk."""
+        if pubend in self._lost and self._left[pubend] == broker:
+            return
         if broker == self._context.identity.broker:
+            self._lost.discard(pubend)
             if self._left.pop(pubend, None) is not None:
                 self._erase(pubend, broker)
         elif self._places.get(pubend) != broker:
-            self._left.pop(pubend, None)
-            self._places[pubend] = broker
-            self._context.write((Store(PlaceRecord(pubend, broker)),), _nothing)
+            self._has(pubend, broker)
 
     def leave(self, pubend: PubendId) -> None:
         """The broker of a pubend will never return: its name is free."""
@@ -68,11 +77,32 @@ class Whereabouts:
             self._left[pubend] = broker
             self._context.write((Store(PlaceRecord(pubend, broker, left=True)),), _nothing)
 
+    def lose(self, pubend: PubendId, broker: BrokerId) -> None:
+        """A broker is back without a pubend."""
+        self._places.pop(pubend, None)
+        self._left[pubend] = broker
+        self._lost.add(pubend)
+        record = PlaceRecord(pubend, broker, left=True, lost=True)
+        self._context.write((Store(record),), _nothing)
+
+    def find(self, pubend: PubendId) -> None:
+        """A pubend is there after all, if it was lost."""
+        if pubend in self._lost:
+            self._context.mark("lost pubend is found")
+            self._has(pubend, self._left[pubend])
+
     def forget(self, pubend: PubendId) -> None:
         """A pubend is gone for good."""
+        self._lost.discard(pubend)
         broker = self._places.pop(pubend, None) or self._left.pop(pubend, None)
         if broker is not None:
             self._erase(pubend, broker)
+
+    def _has(self, pubend: PubendId, broker: BrokerId) -> None:
+        self._left.pop(pubend, None)
+        self._lost.discard(pubend)
+        self._places[pubend] = broker
+        self._context.write((Store(PlaceRecord(pubend, broker)),), _nothing)
 
     def _erase(self, pubend: PubendId, broker: BrokerId) -> None:
         self._context.write((Erase(PlaceRecord(pubend, broker).key),), _nothing)

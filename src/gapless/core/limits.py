@@ -122,6 +122,11 @@ RETIREMENTS_MAX: Final = 4_096
 start of a session. Of more the oldest is forgotten, and that broker is waited for again until it is retired once
 more; no overlay has lost so many."""
 
+RETURNED_PUBENDS_MAX: Final = 64
+"""Pubends that a broker names when it is back from a retirement, so that nobody waits for others that it had: they are
+told with its return at the start of every session, for ever. One that has more names none, and is waited for with all
+that it had."""
+
 # --- streams ----------------------------------------------------------------------------------------
 
 ANSWER_FRAMES_MAX: Final = 4
@@ -140,6 +145,11 @@ ADVERTISEMENTS_KEPT: Final = 8
 OWED_MOMENTS_MAX: Final = 8
 """Homes by whose moments a durable subscription is owed a younger pubend. Beyond, the first and the last ones
 stay: the first had it for longest, and the last are those that a pubend has surely heard of."""
+
+OWED_PUBENDS_MAX: Final = 4_096
+"""Pubends for which a durable subscription is owed something else than for all others, as its client brings it along.
+They are in every record of it that is saved. A home that would tell more tells of these alone, and names no moments
+for all others: they begin with what comes."""
 
 HOSTS_ASKED_MAX: Final = 64
 """Former homes of subscriptions that a pubend is asked about at once; of more it is asked again."""

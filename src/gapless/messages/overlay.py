@@ -233,8 +233,18 @@ class Retire(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pubends had a tick above this then."""
     bare: bool = False
     """Whether it has returned without any pubend: what it had is lost with its disk."""
+    has: tuple[PubendId, ...] | None = None
+    """All pubends that it has returned with: any other that it had is lost. None if there are too many to name."""
 
     @property
     def is_back(self) -> bool:
         """Whether it has returned after all."""
         return self.back > 0
+
+    def names(self, pubend: PubendId) -> bool:
+        """Say whether it surely has a pubend."""
+        return self.has is not None and pubend in self.has
+
+    def lacks(self, pubend: PubendId) -> bool:
+        """Say whether it has returned without a pubend that it had."""
+        return self.bare or (self.has is not None and pubend not in self.has)

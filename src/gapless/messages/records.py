@@ -280,6 +280,8 @@ class PlaceRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     broker: BrokerId
     left: bool = False
     """Whether that broker was retired: the name is free, and nobody waits for the pubend."""
+    lost: bool = False
+    """Whether that broker was back without it: so it stays, until somebody feeds it."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -302,6 +304,8 @@ class RetirementRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Whether it was too old by then to count."""
     back_before: Tick = 0
     """What ``back`` was before; 0 if it was not back before."""
+    has: tuple[PubendId, ...] | None = None
+    """The pubends that it was back with, as it has named them."""
 
     @property
     def key(self) -> tuple[str, ...]:

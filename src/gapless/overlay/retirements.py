@@ -16,8 +16,8 @@ retirement that it ends, and comes after it.
 
 Both are on disk. That a broker is back is there before anybody acts on it, and it is not forgotten either: else one
 who was cut off meanwhile could bring the retirement again to a broker that has begun anew. In total order it matters
-for ever up to which tick others may have gone on without its pubends (R51). One that is back without any pubend, as
-its disk is lost, says that too: nobody waits for what it had.
+for ever up to which tick others may have gone on without its pubends (R51). Its disk may be lost: so it names the
+pubends that it has, and nobody waits for others that it had.
 
 Of more than ``RETIREMENTS_MAX`` the oldest is forgotten, by its version, and none that is older is heard from then on:
 so who was back before is not retired again by what was said before.
@@ -25,11 +25,11 @@ so who was back before is not retired again by what was said before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from gapless.core.ids import BrokerId, ShbId
-from gapless.core.limits import RETIREMENTS_MAX
+from gapless.core.ids import BrokerId, PubendId, ShbId
+from gapless.core.limits import RETIREMENTS_MAX, RETURNED_PUBENDS_MAX
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
@@ -59,7 +59,7 @@ class _Said(NamedTuple):
 class Retirements:
     """The brokers that this one has heard to be retired, and those that were and are back.
 
-    ``last_tick`` is the last that any pubend of this broker has given; None if it has no pubend.
+    ``last_tick`` is the last that any pubend of this broker has given, and ``pubends`` are these.
     ``changed`` is called when a broker is retired, when that is fresh no more, or beyond the limit, and when it is back
     and that is on disk.
     """
@@ -70,19 +70,23 @@ class Retirements:
         sessions: Sessions,
         records: Iterable[Record] = (),
         changed: Callable[[ShbId], None] = _nobody_told,
-        last_tick: Callable[[], Tick | None] = lambda: None,
+        last_tick: Callable[[], Tick] = lambda: 0,
+        pubends: Callable[[], Collection[PubendId]] = tuple,
     ) -> None:
         self._context = context
         self._sessions = sessions
         self._changed = changed
         self._last_tick = last_tick
+        self._pubends = pubends
         self._said: dict[ShbId, _Said] = {}
         """What was said last of each broker."""
         self._fresh: set[ShbId] = set()
         for record in records:
             if isinstance(record, RetirementRecord):
                 shb = record.shb
-                message = Retire(shb.broker, shb.cell, record.version, record.back, record.bare)
+                message = Retire(
+                    shb.broker, shb.cell, record.version, record.back, record.bare, record.has
+                )
                 heard = record.heard or record.version
                 self._remember(_Said(message, heard, record.late, record.back_before))
 
@@ -103,9 +107,15 @@ class Retirements:
         said = self._said.get(shb)
         return said is not None and said.message.is_back
 
-    def is_bare(self, broker: BrokerId) -> bool:
-        """Say whether a broker has returned without the pubends that it had, whatever its cell."""
-        return any(shb.broker == broker and said.message.bare for shb, said in self._said.items())
+    def lacks(self, shb: ShbId, pubend: PubendId) -> bool:
+        """Say whether a broker has returned without a pubend that it had."""
+        said = self._said.get(shb)
+        return said is not None and said.message.is_back and said.message.lacks(pubend)
+
+    def brings(self, shb: ShbId, pubend: PubendId) -> bool:
+        """Say whether a broker has returned and has named a pubend that it has."""
+        said = self._said.get(shb)
+        return said is not None and said.message.is_back and said.message.names(pubend)
 
     def back_at(self, broker: BrokerId) -> Tick:
         """Return above which tick nobody has gone on without a broker that was retired; 0 if it was not."""
@@ -115,6 +125,10 @@ class Retirements:
     def all(self) -> list[ShbId]:
         """Return all who will not return."""
         return [shb for shb in self._said if shb in self]
+
+    def returned(self) -> list[ShbId]:
+        """Return all who were retired and are back."""
+        return [shb for shb in self._said if self.is_back(shb)]
 
     def retire(self, shb: ShbId) -> None:
         """Tell everybody that a host will not return."""
@@ -151,9 +165,11 @@ class Retirements:
         if said is not None and said.message.version >= message.version:
             self._context.post(peer, said.message)
         else:
-            last = self._last_tick()
-            back = max(self._sessions.clock_view(), last or 0, 1)
-            self._take(Retire(shb.broker, shb.cell, message.version, back, last is None), None)
+            back = max(self._sessions.clock_view(), self._last_tick(), 1)
+            all_here = tuple(sorted(self._pubends()))
+            has = all_here if len(all_here) <= RETURNED_PUBENDS_MAX else None
+            bare = not all_here
+            self._take(Retire(shb.broker, shb.cell, message.version, back, bare, has), None)
 
     def _take(self, message: Retire, source: BrokerId | None) -> None:
         """Pass on what was said; let it count at once, or, that somebody is back, when it is on disk."""
@@ -171,7 +187,14 @@ class Retirements:
             if peer != source:
                 self._context.post(peer, message)
         record = RetirementRecord(
-            shb, message.version, message.back, message.bare, heard, is_late, back_before
+            shb,
+            message.version,
+            message.back,
+            message.bare,
+            heard,
+            is_late,
+            back_before,
+            message.has,
         )
         changes.append(Store(record))
         if message.is_back:

@@ -42,6 +42,8 @@ class Abandonment:
         """Says whether the broker of a pubend was retired."""
         self.back_at: Callable[[PubendId], Tick] = _never
         """Says above which tick nobody has gone on without a pubend whose broker is back; 0 if it was not away."""
+        self.found: Callable[[PubendId], None] = _nobody_cares
+        """Hears of every pubend that is there again, or was there all the time."""
 
     def __contains__(self, pubend: PubendId) -> bool:
         return pubend in self._pubends
@@ -61,6 +63,7 @@ class Abandonment:
 
     def end(self, pubend: PubendId) -> None:
         """A pubend is there again."""
+        self.found(pubend)
         if pubend in self._pubends:
             self._host.context.mark("abandoned pubend is back")
             self._pubends.remove(pubend)
@@ -97,6 +100,11 @@ def _nobody_is(pubend: PubendId) -> bool:
     """Nobody knows of retirements."""
     del pubend
     return False
+
+
+def _nobody_cares(pubend: PubendId) -> None:
+    """Nobody remembers what was lost."""
+    del pubend
 
 
 def _never(pubend: PubendId) -> Tick:

@@ -22,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from gapless.core.ids import ShbId, VirtualTime
-from gapless.core.limits import OWED_MOMENTS_MAX
+from gapless.core.ids import PubendId, ShbId, VirtualTime
+from gapless.core.limits import OWED_MOMENTS_MAX, OWED_PUBENDS_MAX
 from gapless.core.ticks import Tick
 from gapless.delivery.early_hosts import Known
 from gapless.messages.clients import Moment, Owed
 
-__all__ = ["NOT_OWED", "Early", "fault_of", "joined"]
+__all__ = ["NOT_OWED", "Early", "fault_of", "joined", "told_of"]
 
 
 class Early(NamedTuple):
@@ -73,8 +73,25 @@ def joined(*moments: Moment) -> tuple[Moment, ...]:
     return tuple(found)
 
 
+def told_of(since: tuple[Moment, ...], others: Mapping[PubendId, tuple[Moment, ...]]) -> Owed:
+    """Return what a client is told that it is owed.
+
+    Of too many pubends only those are named that have moments, and all others have none then: they begin with what
+    comes. To leave out one that was there before would be wrong: it would begin in the past, by the moments of all.
+    """
+    if len(others) <= OWED_PUBENDS_MAX:
+        return Owed(since, tuple(others.items()))
+    named = [(pubend, moments) for pubend, moments in others.items() if moments]
+    return Owed((), tuple(named[:OWED_PUBENDS_MAX]))
+
+
 def fault_of(owed: Owed) -> str | None:
     """Say what is wrong with what a client brings along, if anything is."""
+    if len(owed.others) > OWED_PUBENDS_MAX:
+        return (
+            f"{len(owed.others)} pubends for which something else is owed are too many; "
+            f"no broker tells more than {OWED_PUBENDS_MAX} (OWED_PUBENDS_MAX)"
+        )
     most = max(len(each) for each in (owed.since, *(moments for _, moments in owed.others)))
     if most > OWED_MOMENTS_MAX:
         return f"{most} moments of former homes are too many; no broker tells more than {OWED_MOMENTS_MAX}"

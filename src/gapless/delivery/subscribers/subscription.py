@@ -19,7 +19,7 @@ from gapless.core.ids import PubendId, VirtualTime
 from gapless.core.machine import Timer
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
-from gapless.delivery.subscribers.owing import Early
+from gapless.delivery.subscribers.owing import Early, told_of
 from gapless.delivery.subscribers.progress import ProgressNews
 from gapless.delivery.subscribers.runs import Runs
 from gapless.delivery.subscribers.segments import Segment
@@ -453,7 +453,7 @@ class Subscription:
         for pubend, strand in self.strands.items():
             if not strand.told_base and pubend not in others:
                 others[pubend] = strand.began_by
-        return Owed(Early(told.time, told.since).all_moments(shb), tuple(others.items()))
+        return told_of(Early(told.time, told.since).all_moments(shb), others)
 
     def forget_early(self, pubend: PubendId) -> None:
         """It has begun on a pubend, or will not."""

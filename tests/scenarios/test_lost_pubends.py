@@ -1,0 +1,255 @@
+"""A broker that was retired is back without its disk: nobody waits for what it had, whatever happens then (R26)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.ids import PubendId
+from gapless.messages.clients import OpenPubend, Order, PubendOpened
+from gapless.messages.records import JoinRecord, PlaceRecord, RetirementRecord, Store
+from tests.broker.desk import Asker, Q
+from tests.scenarios.brokers import Subscriber, shb
+from tests.scenarios.fork import Fork, at
+
+R = PubendId("R")
+
+
+def wipe_q(fork: Fork) -> None:
+    """Let the disk of q be empty."""
+    disk = fork.world.nodes["q"].disk
+    disk.records.clear()
+    disk.logs.clear()
+
+
+def lost() -> Fork:
+    """Let q be retired, and be back without its disk."""
+    fork = Fork(retention_s=3_600)
+    fork.lose_q()
+    wipe_q(fork)
+    fork.world.start("q")
+    fork.world.run(s=10)
+    assert fork.world["m"].retirements.is_back(shb("q"))
+    return fork
+
+
+def retire_by_mistake(fork: Fork) -> None:
+    """Let q be cut off, retired and back."""
+    fork.cut_q_off()
+    fork.world.heal("a", "q")
+    fork.world.run(s=20)
+    assert fork.world["n"].retirements.is_back(shb("q"))
+
+
+def place_at_m(fork: Fork) -> Subscriber:
+    """Let a client bring a place on Q to m."""
+    begin = at(fork.ann.ticks["a1"], fork.bob.ticks["b1"])
+    y = fork.world.subscriber("m", "y", "TRUE", order=Order.TOTAL, begin=begin)
+    fork.world.run(s=10)
+    return y
+
+
+def test_nobody_waits_for_lost_pubends_after_another_retirement_that_was_a_mistake() -> None:
+    fork = lost()
+    world = fork.world
+    world.publisher("q", "R")
+    world.run(s=5)
+    retire_by_mistake(fork)
+    y = place_at_m(fork)
+    fork.ann.publish("a2")
+    world.run(s=60)
+    assert (fork.x.events, y.events) == (["a1", "b1", "a2"], ["a2"])
+
+
+def test_what_was_made_since_is_waited_for_after_another_retirement_that_was_a_mistake() -> None:
+    fork = lost()
+    world = fork.world
+    cyd = world.publisher("q", "R")
+    world.run(s=5)
+    retire_by_mistake(fork)
+    assert world["m"].whereabouts.broker_of(R) == "q"
+    world.cut("a", "q")
+    world.run(s=3)
+    cyd.publish("c1")
+    world.run(s=1)
+    fork.ann.publish("a2")
+    world.run(s=20)
+    assert fork.x.events == ["a1", "b1"], "R is only away"
+    world.heal("a", "q")
+    world.run(s=20)
+    assert (fork.x.events, fork.x.gaps) == (["a1", "b1", "c1", "a2"], [])
+
+
+def test_nobody_waits_for_a_lost_pubend_if_another_was_made_before_the_retirement_was_heard() -> (
+    None
+):
+    fork = Fork(retention_s=3_600)
+    fork.lose_q()
+    world = fork.world
+    wipe_q(fork)
+    world.cut("a", "q")
+    world.start("q")
+    world.run(s=10)
+    cyd = world.publisher("q", "R")
+    world.run(s=5)
+    world.heal("a", "q")
+    world.run(s=20)
+    made = cyd.pubend
+    assert [world[name].whereabouts.is_lost(Q) for name in "pamn"] == [True] * 4
+    assert [world[name].whereabouts.broker_of(made) for name in "pamn"] == ["q"] * 4
+    fork.ann.publish("a2")
+    cyd.publish("c1")
+    world.run(s=60)
+    assert sorted(fork.x.events) == ["a1", "a2", "b1", "c1"]
+
+
+@pytest.mark.parametrize("restarted", ["", "mn"])
+def test_nobody_waits_where_brokers_begin_anew_and_hear_from_others_who_had_a_lost_pubend(
+    restarted: str,
+) -> None:
+    fork = lost()
+    world = fork.world
+    for name in restarted:
+        world.restart(name)
+    world.run(s=10)
+    if restarted:
+        assert world["m"].announcements.get(Q) is not None, "a remembers it"
+        fork.x.come_back()
+        world.run(s=5)
+    y = place_at_m(fork)
+    fork.ann.publish("a2")
+    world.run(s=60)
+    assert (fork.x.events, y.events) == (["a1", "b1", "a2"], ["a2"])
+
+
+def test_news_of_a_left_pubend_that_others_repeat_does_not_hide_that_it_was_left() -> None:
+    # m begins anew before q is back; a still tells it of Q
+    fork = Fork(retention_s=3_600)
+    fork.lose_q()
+    world = fork.world
+    world.restart("m")
+    world.run(s=10)
+    assert world["m"].announcements.get(Q) is not None
+    wipe_q(fork)
+    world.start("q")
+    world.run(s=10)
+    y = place_at_m(fork)
+    fork.ann.publish("a2")
+    world.run(s=30)
+    assert y.events == ["a2"]
+
+
+def test_the_name_of_a_lost_pubend_is_not_said_to_be_at_its_broker() -> None:
+    fork = lost()
+    fork.world.restart("m")
+    fork.world.run(s=10)
+    answer = Asker(fork.world, "m", "client").call(OpenPubend(1, "Q", "TRUE"), s=10)
+    assert isinstance(answer, PubendOpened)
+    assert answer.pubend.name == "Q"
+    assert answer.pubend != Q, "it has a number while somebody remembers the other"
+
+
+def test_a_lost_pubend_is_found_again_where_it_is_fed() -> None:
+    # the disk of q was only not there
+    fork = Fork(retention_s=3_600)
+    fork.lose_q()
+    world = fork.world
+    disk = world.nodes["q"].disk
+    records, logs = dict(disk.records), dict(disk.logs)
+    wipe_q(fork)
+    world.start("q")
+    world.run(s=10)
+    world.crash("q")
+    world.run(s=3)
+    assert [world[name].whereabouts.is_lost(Q) for name in "mn"] == [True, True]
+    disk.records, disk.logs = records, logs
+    world.start("q")
+    world.run(s=10)
+    fork.bob.connect()
+    fork.bob.open()
+    fork.bob.publish("b2")
+    world.run(s=10)
+    assert fork.x.events == ["a1", "b1", "b2"]
+    assert [world[name].whereabouts.is_lost(Q) for name in "mn"] == [True, False]
+    retire_by_mistake(fork)
+    assert not world["m"].whereabouts.is_lost(Q), "q has named it"
+    assert world["m"].whereabouts.broker_of(Q) == "q"
+    world.cut("a", "q")
+    world.run(s=3)
+    fork.ann.publish("a2")
+    world.run(s=20)
+    assert fork.x.events == ["a1", "b1", "b2"], "it is only away"
+
+
+def sync_up_to_back(fork: Fork) -> None:
+    """Let n hear that q is back, and have only that on disk."""
+    disk = fork.world.nodes["n"].disk
+
+    def place() -> int:
+        writes = [write.changes for write in disk.unsynced]
+        backs = [
+            number
+            for number, changes in enumerate(writes)
+            if any(
+                isinstance(each, Store)
+                and isinstance(each.record, RetirementRecord)
+                and each.record.back
+                for each in changes
+            )
+        ]
+        return backs[0] if backs else -1
+
+    fork.world.wait(lambda: place() >= 0)
+    disk.unsynced = disk.unsynced[: place() + 1]
+    disk.sync()
+
+
+def test_a_pubend_is_waited_for_if_the_crash_came_just_after_its_broker_was_back() -> None:
+    fork = Fork(retention_s=3_600)
+    world = fork.world
+    fork.cut_q_off()
+    world.stop_disk("n")
+    world.heal("a", "q")
+    sync_up_to_back(fork)
+    world.crash("n")
+    records = world.nodes["n"].disk.records
+    join = records["join", "Q"]
+    assert isinstance(join, JoinRecord)
+    assert join.abandoned, "that it is not any more was not on disk"
+    world.cut("a", "q")
+    world.run(s=3)
+    world.start("n")
+    world.run(s=5)
+    assert Q not in world["n"].host.abandonment
+    fork.x.come_back()
+    world.run(s=5)
+    fork.bob.publish("b2")
+    world.run(s=1)
+    fork.ann.publish("a2")
+    world.run(s=20)
+    assert fork.x.events == ["a1", "b1"]
+    world.heal("a", "q")
+    world.run(s=20)
+    assert (fork.x.events, fork.x.gaps) == (["a1", "b1", "b2", "a2"], [])
+
+
+def test_what_was_lost_is_known_if_the_crash_came_just_after_its_broker_was_back_without_it() -> (
+    None
+):
+    fork = Fork(retention_s=3_600)
+    world = fork.world
+    fork.lose_q()
+    wipe_q(fork)
+    world.stop_disk("n")
+    world.start("q")
+    sync_up_to_back(fork)
+    world.crash("n")
+    world.start("n")
+    world.run(s=10)
+    place = world.nodes["n"].disk.records["place", "Q"]
+    assert isinstance(place, PlaceRecord)
+    assert (place.left, place.lost) == (True, True)
+    fork.x.come_back()
+    world.run(s=5)
+    fork.ann.publish("a2")
+    world.run(s=30)
+    assert fork.x.events == ["a1", "b1", "a2"]
