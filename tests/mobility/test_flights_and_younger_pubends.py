@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.ids import ShbId, VirtualTime
-from gapless.core.limits import HOSTS_ASKED_MAX, OWED_MOMENTS_MAX
-from gapless.delivery.subscribers.owing import joined
+from gapless.core.ids import PubendId, ShbId, VirtualTime
+from gapless.core.limits import HOSTS_ASKED_MAX, OWED_MOMENTS_MAX, OWED_PUBENDS_MAX
+from gapless.delivery.subscribers import owing
+from gapless.delivery.subscribers.owing import fault_of, joined, told_of
 from gapless.messages.clients import (
     Begin,
     Delivery,
@@ -390,6 +391,58 @@ def test_more_moments_than_a_broker_tells_are_refused() -> None:
         answer = client.call(call)
         assert isinstance(answer, Refused)
         assert "too many" in answer.reason
+
+
+def many_pubends() -> dict[PubendId, tuple[Moment, ...]]:
+    """Return one pubend more than a broker names; every second one was there before."""
+    moments = (Moment(ShbId("a", "a"), VirtualTime(1, 1)),)
+    count = OWED_PUBENDS_MAX + 1
+    return {PubendId(f"P{each}"): moments if each % 2 else () for each in range(count)}
+
+
+def test_more_pubends_than_a_broker_names_are_refused() -> None:
+    world = Desk("p-b")
+    client = world.client("b", "c")
+    owed = Owed((), tuple(many_pubends().items()))
+    answer = client.call(Subscribe(client.number(), "desk", "TRUE", True, owed=owed))
+    assert isinstance(answer, Refused)
+    assert "OWED_PUBENDS_MAX" in answer.reason
+    owed = Owed((), owed.others[:-1])
+    answer = client.call(Subscribe(client.number(), "desk", "TRUE", True, owed=owed))
+    assert not isinstance(answer, Refused)
+
+
+def test_of_too_many_pubends_those_with_moments_are_named_and_all_others_have_none() -> None:
+    others = many_pubends()
+    since = (Moment(ShbId("b", "b"), VirtualTime(2, 2)),)
+    owed = told_of(since, others)
+    assert owed.since == ()
+    assert dict(owed.others) == {pubend: each for pubend, each in others.items() if each}
+    assert fault_of(owed) is None
+    all_owed = told_of(since, dict.fromkeys(others, since))
+    assert (all_owed.since, len(all_owed.others)) == ((), OWED_PUBENDS_MAX)
+    del others[PubendId("P0")]
+    assert told_of(since, others) == Owed(since, tuple(others.items()))
+
+
+def test_a_pubend_that_too_many_were_named_for_begins_with_what_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # one that was there before would else begin by the moment of all: the filter is covered by an older one
+    monkeypatch.setattr(owing, "OWED_PUBENDS_MAX", 0)
+    world = star()
+    world.subscriber("a", "other", "TRUE")
+    world.run(s=1)
+    bob = world.publisher("p", "Q")
+    publish(bob, "q1")
+    world.cut("a", "p")
+    program = opened(world, "a", "one")
+    assert told(program) == Owed(())
+    world.crash("a")
+    program.go("b")
+    world.run(s=3)
+    publish(bob, "q2")
+    assert program.take() == ["q2"]
 
 
 def test_a_pubend_is_asked_about_many_former_homes_in_several_questions() -> None:
