@@ -624,16 +624,20 @@ class Broker:
         if known is None:
             self.tables.withdrawn(pubend)
             return
-        self._note_home(pubend, known.properties.broker)
+        self._note_home(pubend, ShbId(known.properties.broker, known.properties.cell))
         advertisement = self._advertisement(known.properties.advertisement)
         self.tables.announced(pubend, known.version, advertisement, known.direction)
         best_effort = known.properties.quality is Quality.BEST_EFFORT
         self.host.announced(pubend, advertisement, known.version, best_effort=best_effort)
 
-    def _note_home(self, pubend: PubendId, broker: BrokerId) -> None:
-        """Remember whose a pubend is; of one that a retired broker has left, others may only repeat the news."""
-        if self.whereabouts.was_at(pubend) != broker or not self.retirements.has(broker):
-            self.whereabouts.note(pubend, broker)
+    def _note_home(self, pubend: PubendId, shb: ShbId) -> None:
+        """Remember whose a pubend is; if that one is retired and has left it, others only repeat old news."""
+        places, retirements = self.whereabouts, self.retirements
+        if places.was_at(pubend) == shb.broker and (
+            shb in retirements or retirements.lacks(shb, pubend)
+        ):
+            return
+        places.note(pubend, shb.broker)
 
     def _advertisement(self, text: str) -> Filter:
         """Return what a pubend advertises; everything, if that is said in words that only newer brokers know."""

@@ -221,7 +221,8 @@ class Owed(msgspec.Struct, frozen=True, array_like=True):
 
     since: tuple[Moment, ...]
     """When its homes had it, with the filter that its client was told of last, the oldest first. It is owed
-    what was published where one of them was known by then."""
+    what was published where one of them was known by then. None: every pubend that is not named begins with what
+    comes."""
     others: tuple[tuple[PubendId, tuple[Moment, ...]], ...] = ()
     """Pubends for which that does not hold, as its home has heard of them, each with its own moments. None:
     the pubend was there before, so it begins with what comes."""
