@@ -84,6 +84,11 @@ class Checked:
         events = list(events)
         batch = self.index.match_batch(events)
         assert len(batch) == len(events)
+        shares: dict[Hashable, list[int]] = {}
+        for place, found in enumerate(batch):
+            for key in found:
+                shares.setdefault(key, []).append(place)
+        assert self.index.distribute(events, range(len(events))) == shares
         count = 0
         for event, found in zip(events, batch, strict=True):
             expected = {

@@ -8,9 +8,9 @@ is until it is answered: it is sent again under its sequences over every new con
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -22,7 +22,7 @@ from gapless.core.ticks import Tick
 __all__ = ["Batch", "Receipt", "Waiter", "encoded", "encoded_plain"]
 
 _ENCODE = msgspec.msgpack.Encoder().encode
-_PAIRS = list[tuple[dict[str, Value], bytes]]
+_VALUES = list[Value]
 _PLAIN = frozenset({bool, int, float, str})
 
 
@@ -73,15 +73,29 @@ def encoded_plain(events: Sequence[object]) -> list[bytes] | None:
     >>> len(encoded_plain([({"price": 91.5}, b"...")])), encoded_plain([({"price": None}, b"")])
     (1, None)
     """
+    if not _are_all(tuple, events):
+        return None
+    pairs = cast("Sequence[tuple[Any, ...]]", events)
+    if {*map(len, pairs)} != {2}:
+        return None
+    all_attributes, payloads = zip(*pairs, strict=True)
+    if not _are_all(dict, all_attributes) or not _are_all(bytes, payloads):
+        return None
+    values = [*chain.from_iterable(map(dict.values, all_attributes))]
+    if not _PLAIN.issuperset(map(type, values)):
+        return None
+    if not _are_all(str, chain.from_iterable(all_attributes)):
+        return None
     try:
-        msgspec.convert(events, _PAIRS)
-        # it takes lists for pairs, decimals for floats and derived types, so look for those too
-        values = chain.from_iterable(each[0].values() for each in events)  # type: ignore[index]
-        if {*map(type, events)} != {tuple} or not _PLAIN.issuperset(map(type, values)):
-            return None
+        msgspec.convert(values, _VALUES)  # how large ints may be
         return [_ENCODE(event) for event in events]
     except (msgspec.ValidationError, UnicodeEncodeError):
         return None
+
+
+def _are_all(kind: type, things: Iterable[object]) -> bool:
+    """Say whether all are of one type, and none of a derived one."""
+    return {kind}.issuperset(map(type, things))
 
 
 class Waiter(NamedTuple):
@@ -184,9 +198,10 @@ class Batch:
                 place += event is not None
         self.request, self.first = request, first
 
-    def wire_events(self) -> tuple[Any, ...]:
-        """Return the events as parts of a request, without encoding them again."""
-        return tuple(msgspec.Raw(event) for event in self.events if event is not None)
+    def wire_events(self) -> Any:
+        """Return the events as a part of a request, without encoding them again."""
+        head = _ENCODE((None,) * self.count)[: -self.count]
+        return msgspec.Raw(head + b"".join(filter(None, self.events)))
 
     # --- the outcome ---------------------------------------------------------------------------
 

@@ -56,6 +56,7 @@ __all__ = [
     "tick_of",
     "within",
     "without",
+    "written",
 ]
 
 tick_of: Final = attrgetter("tick")
@@ -259,9 +260,19 @@ def written_bytes(publications: tuple[Publication, ...]) -> int:
 
     Without the head of the array, so that the sizes of parts add up to that of the whole.
     """
-    count = len(publications)
-    head = 1 if count < 2**4 else 3 if count < 2**16 else 5
-    return len(_encode(publications)) - head
+    return len(_encode(publications)) - _head_bytes(len(publications))
+
+
+def written(publications: tuple[Publication, ...]) -> bytes:
+    """Return publications as they are written; nobody has to measure them after that."""
+    pack = _encode(publications)
+    _contents.note(publications, len(pack) - _head_bytes(len(publications)))
+    return pack
+
+
+def _head_bytes(count: int) -> int:
+    """Return how many bytes of msgpack say that so many things follow."""
+    return 1 if count < 2**4 else 3 if count < 2**16 else 5
 
 
 def content_bytes(piece: Piece) -> int:
@@ -282,11 +293,15 @@ class _Contents:
         if known is not None:
             return known[1]
         size = written_bytes(publications)
+        self.note(publications, size)
+        return size
+
+    def note(self, publications: tuple[Publication, ...], size: int) -> None:
+        """Remember how large publications are that were not measured before."""
         self._known[id(publications)] = (publications, size)
         self._held += size
         while self._held > MEASURED_BYTES_MAX and len(self._known) > 1:
             self._held -= self._known.popitem(last=False)[1][1]
-        return size
 
 
 _contents = _Contents()

@@ -35,6 +35,7 @@ from gapless.core.ticks import Tick
 from gapless.delivery.blanks import BlankPack
 from gapless.delivery.early_hosts import EarlyHosts, Known
 from gapless.delivery.hosted_regimes import exact_pieces, outlived, regime_at
+from gapless.delivery.knowledge import written
 from gapless.delivery.logsize import LogSize, packed_bytes, row_bytes
 from gapless.delivery.lookup import Batch, Found, LookUps
 from gapless.delivery.members import Claim, Membership
@@ -281,7 +282,7 @@ class Pubend(StreamEnd):
         self._refuse_when_full()
         self._follow_announcement()
         new = self._with_ticks(batch.publisher, first + len(published), fresh)
-        ticks = published + tuple(each.tick for each in new)
+        ticks = (*published, *range(new[0].tick, new[-1].tick + 1))
         self._append(held, new, lambda: then(ticks))
         return NOTHING
 
@@ -318,13 +319,14 @@ class Pubend(StreamEnd):
     ) -> None:
         first, last, clock = publications[0], publications[-1], self._context.clock
         pending = Pending(self.last + 1, last.tick, self.regime, publications, done=done)
+        pack = written(publications)
         self.last = last.tick
         self._size.add(last.tick, row_bytes(pending.piece()))
         record = self._publishers.append(held, publications, self._used, self._size.total)
         row = LogRow(
             self._record.pubend, first.tick, last.tick, self.regime, 0, clock, publications
         )
-        self._enqueue(pending, (Append(row), Store(record), *self.early_hosts.changes()))
+        self._enqueue(pending, (Append(row, pack), Store(record), *self.early_hosts.changes()))
 
     def refuse_outside(self, events: Events) -> None:
         """Refuse events that are not advertised."""

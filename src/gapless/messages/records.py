@@ -452,6 +452,8 @@ class Append(msgspec.Struct, frozen=True):
     """Add a row at the end of a pubend's log."""
 
     row: LogRow
+    pack: bytes = b""
+    """Its publications as they are written, if whoever appends them knows that already."""
 
 
 class AppendPacked(msgspec.Struct, frozen=True):

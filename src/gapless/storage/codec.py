@@ -142,9 +142,12 @@ def pubend_of(label: str) -> PubendId:
         raise DamagedError(f"{label!r} does not name a pubend") from None
 
 
-def encode_row(row: LogRow) -> bytes:
-    """Return the frame of a log row."""
-    return _encoder.encode(row)
+def encode_row(row: LogRow, pack: bytes = b"") -> bytes:
+    """Return the frame of a log row; of its publications a copy, if they are packed already."""
+    if not pack:
+        return _encoder.encode(row)
+    *fields, _ = msgspec.structs.astuple(row)
+    return _encoder.encode(_Packed(*fields, msgspec.Raw(pack)))
 
 
 def encode_packed(row: AppendPacked) -> bytes:

@@ -245,7 +245,7 @@ class Storage:
     def _queued_row(self, change: Append | AppendPacked) -> QueuedRow:
         if isinstance(change, Append):
             row: LogRow | AppendPacked = change.row
-            events, frame = len(change.row.publications), encode_row(change.row)
+            events, frame = len(change.row.publications), encode_row(change.row, change.pack)
         else:
             row, events, frame = change, change.events, encode_packed(change)
         mark = self._asked_mark(row.pubend)

@@ -23,35 +23,36 @@ class Splitter:
     def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
         self.limit = limit
         """Bytes that a body may have; it may be raised when the other side is known better."""
-        self._rest = bytearray()
-        self._wanted = 0
-        """So many bytes must be there before the frame that has begun can be whole."""
+        self._parts: list[bytes] = []
+        """What has come of a frame that is not whole, in the pieces it came in."""
+        self._missing = 0
+        """So many bytes at least must come before that frame can be whole."""
 
     @property
     def is_between_frames(self) -> bool:
         """Whether nothing of a next frame has come."""
-        return not self._rest
+        return not self._parts
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes; return the bodies that are now whole."""
-        if self._rest:
-            self._rest += data
-            if len(self._rest) < self._wanted:
+        if self._parts:
+            self._parts.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
                 return []
-            data = bytes(self._rest)
-            self._rest.clear()
+            data, self._parts = b"".join(self._parts), []  # once a frame, however many pieces
         bodies: list[bytes] = []
         start, end = 0, len(data)
         while end - start >= HEADER_BYTES:
             body = start + HEADER_BYTES
             after = body + self._size(data[start:body])
             if after > end:
-                self._keep(data[start:], after - start)
+                self._keep(data[start:], after - end)
                 return bodies
             bodies.append(data[body:after])
             start = after
         if start < end:
-            self._keep(data[start:], HEADER_BYTES)
+            self._keep(data[start:], HEADER_BYTES - (end - start))
         return bodies
 
     def _size(self, header: bytes) -> int:
@@ -63,6 +64,6 @@ class Splitter:
             )
         return size
 
-    def _keep(self, rest: bytes, wanted: int) -> None:
-        self._rest += rest
-        self._wanted = wanted
+    def _keep(self, rest: bytes, missing: int) -> None:
+        self._parts = [rest]
+        self._missing = missing

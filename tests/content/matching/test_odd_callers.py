@@ -100,6 +100,7 @@ class Key:
 DEEDS: dict[str, Callable[[MatchIndex], object]] = {
     "match": lambda index: index.match({"a": 2}),
     "match_batch": lambda index: index.match_batch([{"a": 2}]),
+    "distribute": lambda index: index.distribute([{"a": 2}], ["item"]),
     "add": lambda index: index.add("new", Filter("b = 1")),
     "remove": lambda index: index.remove("other"),
 }

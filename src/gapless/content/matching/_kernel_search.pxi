@@ -19,6 +19,26 @@ cdef class Search(Store):
         """Return the keys for each event."""
         return [self.match(attributes) for attributes in events]
 
+    def distribute(self, events, items):
+        """Return for each key the items whose events it matches, in their order."""
+        cdef dict found = {}
+        cdef PyObject *owner
+        for attributes, item in zip(events, items, strict=True):
+            self.begin(False)
+            try:
+                self.run(attributes)
+                if self.hit_count == 1:
+                    owner = PyList_GET_ITEM(self.owners, self.hits[0])
+                    if type(<object>owner) is not Owners:
+                        give(found, <object>owner, item)
+                        continue
+                keys = self.keys()  # not in the loop: there it would be taken for a dict's
+                for key in keys:
+                    give(found, key, item)
+            finally:
+                self.busy = False
+        return found
+
     def route(self, attributes):
         """Return the mask of the links that want the event, and the local keys."""
         self.begin(True)
@@ -343,6 +363,16 @@ cdef class Search(Store):
             if self.all_links[word] & ~self.hit_mask[word]:
                 missing = True
         self.complete = not missing
+
+
+cdef inline int give(dict found, key, item) except -1:
+    """Put an item behind those that a key has."""
+    cdef PyObject *items = PyDict_GetItemWithError(found, key)
+    if items == NULL:
+        found[key] = [item]
+    else:
+        (<list>items).append(item)
+    return 0
 
 
 cdef inline bint is_plain(PyObject *name, PyObject *value) noexcept:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from gapless.content.filter import Filter
 from gapless.content.matching.kernel import new_engine
@@ -11,6 +11,8 @@ from gapless.content.matching.table import SlotTable, check_filter
 from gapless.content.values import Attributes
 
 __all__ = ["MatchIndex"]
+
+T = TypeVar("T")
 
 
 class MatchIndex:
@@ -69,6 +71,16 @@ class MatchIndex:
     def match_batch(self, events: Iterable[Attributes]) -> list[frozenset[Any]]:
         """Return the keys for each of several events, in their order."""
         return self._engine.match_batch(events)
+
+    def distribute(self, events: Iterable[Attributes], items: Iterable[T]) -> dict[Any, list[T]]:
+        """Return for each key that any of several events matches their items, in their order.
+
+        >>> index = MatchIndex()
+        >>> index.add("cheap", Filter("price < 90"))
+        >>> index.distribute([{"price": 91}, {"price": 12}, {"price": 5}], ["a", "b", "c"])
+        {'cheap': ['b', 'c']}
+        """
+        return self._engine.distribute(events, items)
 
     def statistics(self) -> dict[str, int]:
         """Return counts for people: keys, distinct conjunctions, groups by way in."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from gapless.content.matching import twin
 from gapless.content.matching.plan import Plan
@@ -16,6 +16,8 @@ from gapless.content.values import Attributes
 from gapless.core.errors import UsageError
 
 __all__ = ["COMPILED", "KERNEL", "KERNEL_REASON", "Engine", "new_engine"]
+
+T = TypeVar("T")
 
 
 class Engine(Protocol):
@@ -44,6 +46,9 @@ class Engine(Protocol):
 
     def match_batch(self, events: Iterable[Attributes]) -> list[frozenset[Any]]:
         """Return the owners for each event."""
+
+    def distribute(self, events: Iterable[Attributes], items: Iterable[T]) -> dict[Any, list[T]]:
+        """Return for each owner the items whose events it is found by, in their order."""
 
     def route(self, attributes: Attributes) -> tuple[int, frozenset[Any]]:
         """Return the links and the owners of the slots that the event matches."""

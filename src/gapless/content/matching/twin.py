@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,8 @@ from gapless.content.matching.twin_groups import (
 from gapless.content.values import Attributes, Value, check_value
 
 __all__ = ["Engine"]
+
+T = TypeVar("T")
 
 _FEW: Final = 12
 """Survivors that are cheaper to verify one by one than by NumPy."""
@@ -311,6 +313,14 @@ class Engine:
     def match_batch(self, events: Iterable[Attributes]) -> list[frozenset[Any]]:
         """Return the keys for each event."""
         return [self.match(attributes) for attributes in events]
+
+    def distribute(self, events: Iterable[Attributes], items: Iterable[T]) -> dict[Any, list[T]]:
+        """Return for each key the items whose events it matches, in their order."""
+        found: dict[Any, list[T]] = {}
+        for attributes, item in zip(events, items, strict=True):
+            for key in self.match(attributes):
+                found.setdefault(key, []).append(item)
+        return found
 
     def route(self, attributes: Attributes) -> tuple[int, frozenset[Any]]:
         """Return the mask of the links that want the event, and the local keys."""

@@ -457,16 +457,8 @@ class SubscriberHost:
 
     def _wanted(self, publications: tuple[Publication, ...]) -> list[tuple[int, list[Publication]]]:
         """Return by segment, oldest first, the publications that it matches."""
-        matched = self._index.match_batch([each.attributes for each in publications])
-        wanted: dict[int, list[Publication]] = {}
-        for publication, numbers in zip(publications, matched, strict=True):
-            for number in numbers:
-                found = wanted.get(number)
-                if found is None:
-                    wanted[number] = [publication]
-                else:
-                    found.append(publication)
-        return sorted(wanted.items())
+        attributes = [each.attributes for each in publications]
+        return sorted(self._index.distribute(attributes, publications).items())
 
     def hand_over_loose(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Give publications without guarantee to whoever has room for them (R33)."""
