@@ -14,6 +14,7 @@ class Store:
 
     def __init__(self) -> None:
         self.pending_bytes = 0
+        self.is_quick = True
         self.flushes: list[tuple[list[int], bool]] = []
         """Which tickets were flushed together, and whether it was allowed at once."""
         self._gathered: list[int] = []
@@ -37,6 +38,12 @@ class Store:
 def write(disk: Disk, *tickets: int) -> None:
     for ticket in tickets:
         disk.write(Write(ticket, ()))
+
+
+def step(disk: Disk, *tickets: int) -> None:
+    """Let one step write, and whoever is told of it take note."""
+    write(disk, *tickets)
+    disk.step_ended()
 
 
 def test_what_is_written_in_one_turn_becomes_durable_together_and_at_once() -> None:
@@ -66,5 +73,69 @@ def test_while_something_is_under_way_nothing_overtakes_it() -> None:
         await asyncio.sleep(0)
         assert store.flushes[2:] == [([3], True)]
         assert done == [Written(1), Written(3)]
+
+    run(scenario())
+
+
+def test_a_step_that_is_alone_in_its_turn_as_the_last_one_was_does_not_wait_for_the_turn() -> None:
+    async def scenario() -> None:
+        store = Store()
+        disk = Disk(store, asyncio.get_running_loop(), lambda done: [*disk.steps_of(done)], 1_000)
+        step(disk, 1)
+        assert store.flushes == []  # nothing is known of turns
+        await asyncio.sleep(0)
+        step(disk, 2, 3)
+        assert store.flushes == [([1], True), ([2, 3], True)]
+        await asyncio.sleep(0)
+        assert len(store.flushes) == 2
+
+    run(scenario())
+
+
+def test_where_several_steps_write_in_a_turn_they_are_durable_together_in_the_next() -> None:
+    async def scenario() -> None:
+        store = Store()
+        disk = Disk(store, asyncio.get_running_loop(), lambda done: [*disk.steps_of(done)], 1_000)
+        step(disk, 1)
+        await asyncio.sleep(0)
+        for ticket in (2, 3, 4):
+            step(disk, ticket)
+        assert store.flushes[1:] == [([2], True)]  # the first could not know of the others
+        await asyncio.sleep(0)
+        assert store.flushes[2:] == [([3, 4], True)]
+        for ticket in (5, 6):
+            step(disk, ticket)
+        assert len(store.flushes) == 3
+        await asyncio.sleep(0)
+        assert store.flushes[3:] == [([5, 6], True)]
+
+    run(scenario())
+
+
+def test_a_step_that_writes_nothing_is_no_company() -> None:
+    async def scenario() -> None:
+        store = Store()
+        disk = Disk(store, asyncio.get_running_loop(), lambda done: [*disk.steps_of(done)], 1_000)
+        step(disk, 1)
+        step(disk)
+        await asyncio.sleep(0)
+        step(disk)
+        step(disk, 2)
+        assert store.flushes == [([1], True), ([2], True)]
+
+    run(scenario())
+
+
+def test_what_would_take_long_waits_for_the_turn_and_its_company() -> None:
+    async def scenario() -> None:
+        store = Store()
+        disk = Disk(store, asyncio.get_running_loop(), lambda done: [*disk.steps_of(done)], 1_000)
+        step(disk, 1)
+        await asyncio.sleep(0)
+        store.is_quick = False
+        step(disk, 2)
+        assert len(store.flushes) == 1
+        await asyncio.sleep(0)
+        assert store.flushes[1:] == [([2], True)]
 
     run(scenario())

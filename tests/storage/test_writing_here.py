@@ -63,7 +63,7 @@ def test_after_a_commit_that_was_not_quick_the_writer_goes_on(
     with desk:
         with monkeypatch.context() as patch:
             patch.setattr(pace, "QUICK_S", 0.0)
-            patch.setattr(pace, "DISTRUST", 10**9)
+            patch.setattr(pace, "DEBT_FACTOR", 10**9)
             assert desk.write_here(append(10))
         assert not desk.write_here(append(20))
 

@@ -2,6 +2,10 @@
 
 All writes of one turn of the event loop become durable together. A lone one, with nothing else under
 way, is made durable here in the loop if that is quick; else by a thread, while the loop goes on.
+
+Whether a write is alone in its turn is known only when the turn is over. But turns are like the ones
+before them: if just one step has written in the last turn that had any, the first that writes in this
+one does not wait for the others. Who comes later in the turn does, and so do all in the next.
 """
 
 from __future__ import annotations
@@ -30,7 +34,15 @@ class Disk:
         self._on_done = on_done
         self._step_bytes_max = step_bytes_max
         self._gathered = 0
-        """How many writes wait for the end of this turn."""
+        """How many writes wait to be flushed."""
+        self._has_written = False
+        """Whether the step that is carried out has written."""
+        self._steps = 0
+        """How many steps of this turn have written."""
+        self._was_lone = False
+        """Whether just one step has written in the last turn that had any."""
+        self._turning = False
+        """Whether the end of this turn is awaited."""
         self._sizes: dict[int, int] = {}
         """About how large the writes are that are under way."""
         self._idle = asyncio.Event()
@@ -56,9 +68,27 @@ class Disk:
         self._store.gather(write)
         self._sizes[write.ticket] = self._store.pending_bytes - before
         self._idle.clear()
-        if not self._gathered:
-            self._loop.call_soon(self.flush)
         self._gathered += 1
+        self._has_written = True
+        if not self._turning:
+            self._turning = True
+            self._loop.call_soon(self._turn)
+
+    def step_ended(self) -> None:
+        """A step is through: what it has written waits for the end of the turn only if others may come."""
+        if not self._has_written:
+            return
+        self._has_written = False
+        self._steps += 1
+        if self._was_lone and self._steps == 1 and self._store.is_quick:
+            self.flush()
+
+    def _turn(self) -> None:
+        """The turn is over: let what has gathered be durable together."""
+        self._turning = False
+        self._was_lone, self._steps = self._steps <= 1, 0
+        if self._gathered:
+            self.flush()
 
     def flush(self) -> None:
         """Have made durable what was gathered, at once if nothing else is under way."""

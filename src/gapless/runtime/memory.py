@@ -46,6 +46,11 @@ class MemoryStore:
                 self._apply(change)
         return [Written(write.ticket) for write in gathered]
 
+    @property
+    def is_quick(self) -> bool:
+        """There is no disk to wait for."""
+        return True
+
     def fetch(self, fetch: Fetch) -> None:
         """Read rows; they are answered in the next turn of the loop."""
         rows = self._logs.get(fetch.pubend, [])

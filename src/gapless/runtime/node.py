@@ -305,8 +305,9 @@ class Node:
         self.disk.fetch(fetch)
 
     def flush(self) -> None:
-        """Write what was gathered for connections."""
+        """Write what was gathered for connections; then what was gathered for the disk, if it is alone."""
         self._outbox.flush()
+        self.disk.step_ended()
 
     # --- what happens ----------------------------------------------------------------------------
 

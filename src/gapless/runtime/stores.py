@@ -35,6 +35,10 @@ class Store(Protocol):
         other Written.
         """
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether what was gathered can be made durable here and now without a long wait."""
+
     def fetch(self, fetch: Fetch) -> None:
         """Read rows of a log; answered by Fetched."""
 

@@ -64,22 +64,23 @@ class Group:
     def add(self, write: QueuedWrite) -> None:
         """Take a write, after those that were taken before."""
         for change in write.changes:
-            match change:
-                case QueuedRow():
-                    self._append(change)
-                case Store():
-                    self._records[change.record.key] = change.record
-                case Erase():
-                    self._records[change.key] = None
-                case Trim():
-                    self._trim(change)
+            if type(change) is QueuedRow:
+                self._append(change)
+            elif type(change) is Store:
+                self._records[change.record.key] = change.record
+            elif type(change) is Erase:
+                self._records[change.key] = None
+            else:
+                assert type(change) is Trim, f"{change!r} is no change"
+                self._trim(change)
 
     def apply(self, connection: sqlite3.Connection) -> None:
         """Make the changes, inside a transaction of the caller."""
-        erased = [(encode_key(key),) for key, record in self._records.items() if record is None]
+        records = [(encode_key(key), record) for key, record in self._records.items()]
+        erased = [(key,) for key, record in records if record is None]
         if erased:
             connection.executemany("DELETE FROM records WHERE key=?", erased)
-        _put(connection, _STORE, [_stored(record) for record in self._records.values() if record])
+        _put(connection, _STORE, [_stored(key, record) for key, record in records if record])
         _put(connection, _MARK, [(*mark, mark.checksum) for mark in self.marks.values()])
         _put(connection, _APPEND, [(*row.stored, row.stored.checksum) for row in self._rows])
 
@@ -141,6 +142,9 @@ def _put(
     connection: sqlite3.Connection, statement: _Statement, rows: Sequence[tuple[Any, ...]]
 ) -> None:
     """Insert rows by few statements, of sizes that are powers of two so that they are known again."""
+    if len(rows) == 1:
+        connection.execute(_text(statement, 1), rows[0])
+        return
     place = 0
     count = _ROWS_AT_ONCE
     while place < len(rows):
@@ -151,6 +155,6 @@ def _put(
         place += count
 
 
-def _stored(record: Record) -> tuple[str, bytes, int]:
-    key, body = encode_key(record.key), encode_record(record)
+def _stored(key: str, record: Record) -> tuple[str, bytes, int]:
+    body = encode_record(record)
     return key, body, record_checksum(key, body)

@@ -1,4 +1,10 @@
-"""Whether a commit may be waited for in the caller's thread: while it is small and the disk is fast."""
+"""Whether a commit may be waited for in the caller's thread: while it is small and the disk is fast.
+
+Now and then any disk is late, and nobody can know it before. So what counts is how much of its time
+the caller loses: what late commits take beyond what is quick is a *debt*, and is paid off by the time
+that passes. While the debt is small the caller waits; a disk that is always slow takes a fiftieth of
+the caller's time, and all else is written by a thread.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +17,13 @@ SMALL_BYTES: Final = 16_384
 change. What is larger is written while the caller does something else."""
 
 QUICK_S: Final = 0.001
-"""While commits mostly take less than this, the caller waits for them."""
+"""A commit that takes no longer is no loss: to be woken by a thread would take as long."""
 
-SMOOTHING: Final = 8
-"""About so many commits say how long one mostly takes: a single late one on a busy machine does not,
-unless it is very late."""
+DEBT_MAX_S: Final = 0.05
+"""While the debt is not above this, the caller waits: a few late commits, or one that is very late."""
 
-DISTRUST: Final = 50
-"""So many times as long as a slow one took, the caller does not wait again. So a disk that is slow,
-or that stalls now and then, takes a fiftieth of the caller's time."""
+DEBT_FACTOR: Final = 50
+"""So many times as long as a debt it takes to pay it off."""
 
 
 class Pace:
@@ -29,27 +33,22 @@ class Pace:
     >>> pace.is_quick(300, now=10.0)
     True
     >>> pace.waited(10.0, 10.25)
-    >>> pace.is_quick(300, now=22.0), pace.is_quick(300, now=23.0)
+    >>> pace.is_quick(300, now=20.0), pace.is_quick(300, now=21.0)
     (False, True)
     """
 
-    __slots__ = ("_again", "_mostly")
+    __slots__ = ("_paid_at",)
 
     def __init__(self) -> None:
-        self._mostly = 0.0
-        self._again = 0.0
-        """When the caller may wait again, until it has; 0 if it may anyway."""
+        self._paid_at = 0.0
+        """When all debts are paid off."""
 
     def is_quick(self, size: int, now: float) -> bool:
         """Say whether writes of so many bytes will be quick, as far as that can be known."""
-        return size <= SMALL_BYTES and now >= self._again
+        return size <= SMALL_BYTES and self._paid_at - now <= DEBT_FACTOR * DEBT_MAX_S
 
     def waited(self, began: float, now: float) -> None:
         """Note how long a commit took."""
-        took = now - began
-        if self._again:
-            self._mostly, self._again = took, 0.0
-        else:
-            self._mostly += (took - self._mostly) / SMOOTHING
-        if self._mostly > QUICK_S:
-            self._again = now + DISTRUST * took
+        late = now - began - QUICK_S
+        if late > 0:
+            self._paid_at = max(self._paid_at, now) + DEBT_FACTOR * late

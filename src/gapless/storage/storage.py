@@ -209,6 +209,11 @@ class Storage:
             self._writes.put(write)
         return []
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether what was gathered will be durable quickly if it is flushed here."""
+        return self._pace.is_quick(sum(write.size for write in self._gathered), time.monotonic())
+
     def fetch(self, fetch: Fetch) -> None:
         """Take a request for rows; it is answered from what was reported when it is read."""
         assert not self._closed, "the storage is closed"
