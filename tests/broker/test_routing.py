@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from gapless.broker.routing import Routing, rendezvous
 from gapless.core.ids import PubendId
-from gapless.delivery.attachments import ReceiverRef
-from gapless.delivery.regimes import Vector
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import AttachKind, Piece, Publication
+from gapless.propagation import Receiver, Vector
 from tests.broker.desk import Desk, P, Q
 
 NOWHERE = PubendId("nowhere")
@@ -187,7 +186,7 @@ def test_a_router_is_of_the_home_cell_or_of_another() -> None:
 
 
 def may_feed(world: Desk, feeder: str, kind: AttachKind, name: str) -> bool:
-    return world[feeder].routing.may_feed(P, ReceiverRef(kind, name))
+    return world[feeder].routing.may_feed(P, Receiver(kind, name))
 
 
 def test_a_feeder_is_nearer_to_the_pubend_than_whom_it_feeds() -> None:
@@ -216,7 +215,7 @@ def test_inside_the_home_cell_only_the_pubends_broker_feeds_routers() -> None:
 
 def test_nobody_is_fed_with_a_pubend_that_is_not_known_or_lies_outside_the_neighbourhood() -> None:
     world = home_and_away()
-    assert not world["n1"].routing.may_feed(NOWHERE, ReceiverRef(AttachKind.CELL, "c"))
+    assert not world["n1"].routing.may_feed(NOWHERE, Receiver(AttachKind.CELL, "c"))
     assert not may_feed(world, "n1", AttachKind.CELL, "far away")
 
 
@@ -250,7 +249,7 @@ def test_without_the_meaning_of_a_regime_no_table_may_decide() -> None:
     world.subscriber("c", "x", "kind = 1")
     world.run(s=1)
     piece = Piece(1, 2, 1, 0, (Publication(1, "ann", 1, {"kind": 1}, b""),))
-    receiver = ReceiverRef(AttachKind.CELL, "c")
+    receiver = Receiver(AttachKind.CELL, "c")
     routing = world["n1"].routing
     assert routing.tables_for(P, piece, None, receiver) is None
     mask = routing.tables_for(P, piece, Vector(1, 1, {}), receiver)

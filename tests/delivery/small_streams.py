@@ -14,8 +14,7 @@ from gapless.core.parameters import DEFAULTS, Parameters, us
 from gapless.core.ticks import Tick
 from gapless.delivery.attachments import ShapeVersions
 from gapless.delivery.feed import Candidate
-from gapless.delivery.regimes import Vector
-from gapless.delivery.router import ReceiverRef, Router
+from gapless.delivery.router import Router
 from gapless.messages.streams import (
     Advance,
     Attach,
@@ -32,6 +31,7 @@ from gapless.messages.streams import (
     Silence,
     Unfed,
 )
+from gapless.propagation import Receiver, Vector
 
 STOCKS, BONDS = PubendId("stocks"), PubendId("bonds")
 
@@ -72,7 +72,7 @@ class Node:
         self.router = Router(self.context, self, nobody_asks)
 
     def tables_for(
-        self, pubend: PubendId, piece: Piece, vector: Vector | None, receiver: ReceiverRef
+        self, pubend: PubendId, piece: Piece, vector: Vector | None, receiver: Receiver
     ) -> int | None:
         del pubend, piece, receiver
         self.vectors.append(vector)
@@ -93,7 +93,7 @@ class Node:
         del pubend
         return AttachKind.CELL
 
-    def may_feed(self, pubend: PubendId, receiver: ReceiverRef) -> bool:
+    def may_feed(self, pubend: PubendId, receiver: Receiver) -> bool:
         del pubend
         return receiver.name != "nearer"
 
@@ -101,7 +101,7 @@ class Node:
         del feeder
         return self.shapes
 
-    def has_shape(self, receiver: ReceiverRef, versions: ShapeVersions) -> bool:
+    def has_shape(self, receiver: Receiver, versions: ShapeVersions) -> bool:
         return receiver.name not in self.reshaped or versions == self.reshaped[receiver.name]
 
     def is_announced(self, pubend: PubendId) -> bool:
@@ -126,10 +126,10 @@ class Node:
         elif isinstance(message, Unfed):
             router.unfed(peer, message)
         elif isinstance(message, Frame):
-            router.frame(message)
+            router.receive(message.pubend, message.number, message.piece, message.first)
         elif isinstance(message, Silence):
             for pubend, number, each, first in message.pieces:
-                router.silence(pubend, number, each, first)
+                router.receive(pubend, number, each, first)
         elif isinstance(message, Regime):
             router.regime(message)
         elif isinstance(message, Released):

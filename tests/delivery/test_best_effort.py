@@ -200,7 +200,7 @@ def test_what_comes_twice_by_an_old_feeder_and_a_new_one_goes_on_once() -> None:
         piece(100, 101, event(100, 1), event(101, 1), regime=5),
         piece(100, 101, event(100, 1), event(101, 1), regime=5),
     ):
-        line.nodes["n"].router.frame(Frame(STOCKS, 2, each))
+        line.nodes["n"].router.receive(STOCKS, 2, each, first=True)
     line.run(ms=10)
     assert line.ticks() == [100, 101]
 
@@ -213,7 +213,7 @@ def test_a_greater_life_may_have_lower_ticks_and_an_older_one_is_over() -> None:
         piece(101, 101, event(101, 1), regime=5),
         piece(41, 41, event(41, 1), regime=6),
     ):
-        line.nodes["n"].router.frame(Frame(STOCKS, 2, each))
+        line.nodes["n"].router.receive(STOCKS, 2, each, first=True)
     line.run(ms=10)
     assert line.ticks() == [100, 40, 41]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gapless.delivery.feed import is_leaf_number, scope_of
-from gapless.messages.streams import Attach, Attached, Detach, Frame, Nack, Unfed, UnfedReason
+from gapless.messages.streams import Attach, Attached, Detach, Nack, Unfed, UnfedReason
 from tests.delivery.small_streams import STOCKS, Line, Node, event, piece
 
 
@@ -77,12 +77,12 @@ def test_pieces_of_an_older_scope_are_dropped_and_those_of_the_new_one_taken() -
     line, node = fed()
     reshape(line, node, wider=True)
     line.run(ms=20)
-    node.router.frame(Frame(STOCKS, 2, piece(11, 20)))
-    node.router.silence(STOCKS, 2, piece(11, 20), True)
+    node.router.receive(STOCKS, 2, piece(11, 20), first=True)
+    node.router.receive(STOCKS, 2, piece(11, 20), True)
     assert node.router.top(STOCKS) == 10
     assert node.context.marks["piece of an older scope"] == 2
     new = said(line, Attach, "n", "p")[-1].number
-    node.router.frame(Frame(STOCKS, new, piece(11, 20)))
+    node.router.receive(STOCKS, new, piece(11, 20), first=True)
     assert node.router.top(STOCKS) == 20
 
 

@@ -271,9 +271,9 @@ def test_what_comes_late_into_withheld_silence_is_looked_at_again() -> None:
     line = fed("pn")
     node = line.nodes["n"]
     node.wanted = lambda each: each.attributes["a"] == 1
-    node.router.frame(Frame(STOCKS, 2, piece(21, 25, event(22, 0))))
-    node.router.frame(Frame(STOCKS, 2, piece(21, 25, event(22, 0), event(24, 1)), first=False))
-    node.router.frame(Frame(STOCKS, 2, piece(26, 30, event(28, 1))))
+    node.router.receive(STOCKS, 2, piece(21, 25, event(22, 0)), first=True)
+    node.router.receive(STOCKS, 2, piece(21, 25, event(22, 0), event(24, 1)), first=False)
+    node.router.receive(STOCKS, 2, piece(26, 30, event(28, 1)), first=True)
     line.run(ms=200)
     assert line.pieces() == [piece(21, 30, event(24, 1), event(28, 1))]
 
@@ -282,9 +282,9 @@ def test_withheld_silence_before_a_gap_says_nothing_of_what_lies_beyond_it() -> 
     line = fed("pn")
     node = line.nodes["n"]
     node.wanted = lambda each: each.attributes["a"] == 1
-    node.router.frame(Frame(STOCKS, 2, piece(21, 25, event(22, 0))))
-    node.router.frame(Frame(STOCKS, 2, piece(28, 30, event(29, 0))))
-    node.router.frame(Frame(STOCKS, 2, piece(26, 27, event(27, 1)), first=False))
+    node.router.receive(STOCKS, 2, piece(21, 25, event(22, 0)), first=True)
+    node.router.receive(STOCKS, 2, piece(28, 30, event(29, 0)), first=True)
+    node.router.receive(STOCKS, 2, piece(26, 27, event(27, 1)), first=False)
     line.run(ms=200)
     assert line.ticks() == [27]
     assert line.pieces() == [piece(21, 30, event(27, 1))]
@@ -295,10 +295,10 @@ def test_what_had_come_before_withheld_silence_is_not_taken_for_silence() -> Non
     line = fed("pn")
     node = line.nodes["n"]
     node.wanted = lambda each: each.attributes["a"] == 1
-    node.router.frame(Frame(STOCKS, 2, piece(24, 24, event(24, 1)), first=False))
-    node.router.frame(Frame(STOCKS, 2, piece(21, 25, event(22, 0))))  # it says F of 24
-    node.router.frame(Frame(STOCKS, 2, piece(26, 27, event(27, 1)), first=False))
-    node.router.frame(Frame(STOCKS, 2, piece(28, 30, event(29, 0))))
+    node.router.receive(STOCKS, 2, piece(24, 24, event(24, 1)), first=False)
+    node.router.receive(STOCKS, 2, piece(21, 25, event(22, 0)), first=True)  # it says F of 24
+    node.router.receive(STOCKS, 2, piece(26, 27, event(27, 1)), first=False)
+    node.router.receive(STOCKS, 2, piece(28, 30, event(29, 0)), first=True)
     line.run(ms=200)
     assert line.pieces() == [piece(21, 30, event(24, 1), event(27, 1))]
 
@@ -385,7 +385,7 @@ def test_a_new_feeder_hears_the_wish_to_advance_at_once() -> None:
 def test_who_waits_for_what_is_known_here_is_told_it() -> None:
     line = fed("pn", Parameters(silence_ms=100))
     line.publish(piece(21, 40))
-    line.nodes["n"].router.silence(STOCKS, 2, piece(21, 40), first=True)
+    line.nodes["n"].router.receive(STOCKS, 2, piece(21, 40), first=True)
     line.say("r", Advance(STOCKS, 30))
     line.run(ms=5)
     assert line.pieces() == [piece(21, 40)]

@@ -40,6 +40,16 @@ def write(disk: Disk, *tickets: int) -> None:
         disk.write(Write(ticket, ()))
 
 
+def noticed(store: Store) -> Disk:
+    """Return a disk with somebody who takes note at once of what is durable."""
+
+    def note(done: list[Written]) -> None:
+        assert [*disk.steps_of(done)]
+
+    disk = Disk(store, asyncio.get_running_loop(), note, 1_000)
+    return disk
+
+
 def step(disk: Disk, *tickets: int) -> None:
     """Let one step write, and whoever is told of it take note."""
     write(disk, *tickets)
@@ -80,7 +90,7 @@ def test_while_something_is_under_way_nothing_overtakes_it() -> None:
 def test_a_step_that_is_alone_in_its_turn_as_the_last_one_was_does_not_wait_for_the_turn() -> None:
     async def scenario() -> None:
         store = Store()
-        disk = Disk(store, asyncio.get_running_loop(), lambda done: [*disk.steps_of(done)], 1_000)
+        disk = noticed(store)
         step(disk, 1)
         assert store.flushes == []  # nothing is known of turns
         await asyncio.sleep(0)
@@ -95,7 +105,7 @@ def test_a_step_that_is_alone_in_its_turn_as_the_last_one_was_does_not_wait_for_
 def test_where_several_steps_write_in_a_turn_they_are_durable_together_in_the_next() -> None:
     async def scenario() -> None:
         store = Store()
-        disk = Disk(store, asyncio.get_running_loop(), lambda done: [*disk.steps_of(done)], 1_000)
+        disk = noticed(store)
         step(disk, 1)
         await asyncio.sleep(0)
         for ticket in (2, 3, 4):
@@ -115,7 +125,7 @@ def test_where_several_steps_write_in_a_turn_they_are_durable_together_in_the_ne
 def test_a_step_that_writes_nothing_is_no_company() -> None:
     async def scenario() -> None:
         store = Store()
-        disk = Disk(store, asyncio.get_running_loop(), lambda done: [*disk.steps_of(done)], 1_000)
+        disk = noticed(store)
         step(disk, 1)
         step(disk)
         await asyncio.sleep(0)
@@ -129,7 +139,7 @@ def test_a_step_that_writes_nothing_is_no_company() -> None:
 def test_what_would_take_long_waits_for_the_turn_and_its_company() -> None:
     async def scenario() -> None:
         store = Store()
-        disk = Disk(store, asyncio.get_running_loop(), lambda done: [*disk.steps_of(done)], 1_000)
+        disk = noticed(store)
         step(disk, 1)
         await asyncio.sleep(0)
         store.is_quick = False

@@ -14,7 +14,6 @@ from typing import Any
 
 from gapless.broker.routing import Routing
 from gapless.core.ids import BrokerId, PubendId
-from gapless.delivery.attachments import ReceiverRef
 from gapless.delivery.feed import Candidate, is_leaf_number
 from gapless.messages.streams import (
     Attach,
@@ -26,6 +25,7 @@ from gapless.messages.streams import (
     Unfed,
     UnfedReason,
 )
+from gapless.propagation import Receiver
 from gapless.sim.plants import patched
 from tests.scenarios.brokers import World, of
 
@@ -45,7 +45,7 @@ def candidates_are_all_who_are_reached(routing: Routing, pubend: PubendId) -> li
     return nearer + [Candidate(broker, 1) for broker in others]
 
 
-def whoever_asks_is_fed(routing: Routing, pubend: PubendId, receiver: ReceiverRef) -> bool:
+def whoever_asks_is_fed(routing: Routing, pubend: PubendId, receiver: Receiver) -> bool:
     return receiver.kind is AttachKind.CELL or may_feed_by_the_rule(routing, pubend, receiver)
 
 

@@ -314,6 +314,8 @@ class Broker:
                 pass
 
     def _asked(self, client: str, request: Any) -> None:
+        if self.pubends.asked(client, request):
+            return
         if isinstance(request, RetireHost):
             self._retire(client, request)
             return
@@ -325,7 +327,6 @@ class Broker:
             self.context.tell(client, self._list_partitions(request))
             return
         rooms = (
-            self.pubends,
             self.calls,
             self.readers,
             self.inspection,
@@ -489,13 +490,13 @@ class Broker:
     def received(self, peer: BrokerId, message: Any) -> None:
         """Take a message of a session, or of this broker to itself."""
         match message:
-            case Frame(pubend, number, piece, _):
+            case Frame(pubend, number, piece, first):
                 if self._refuses(peer, piece):
                     return
                 if is_leaf_number(number):
                     self._to_leaf(pubend, piece)
                 else:
-                    self.router.frame(message)
+                    self.router.receive(pubend, number, piece, first)
             case Silence(pieces):
                 for pubend, number, piece, first in pieces:
                     if self._refuses(peer, piece):
@@ -503,7 +504,7 @@ class Broker:
                     if is_leaf_number(number):
                         self._to_leaf(pubend, piece)
                     else:
-                        self.router.silence(pubend, number, piece, first)
+                        self.router.receive(pubend, number, piece, first)
             case Nack():
                 self.router.nack(peer, message)
             case Attach():

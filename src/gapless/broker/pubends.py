@@ -233,12 +233,12 @@ class Pubends:
 
     def asked(self, client: str, request: Any) -> bool:
         """Take a request of a publisher; False for others."""
-        if isinstance(request, OpenPubend):
+        if isinstance(request, Publish):
+            self._publish(client, request)
+        elif isinstance(request, OpenPubend):
             self._open(client, request)
         elif isinstance(request, OpenPublisher):
             self._open_publisher(client, request)
-        elif isinstance(request, Publish):
-            self._publish(client, request)
         else:
             return False
         return True

@@ -9,17 +9,15 @@ from typing import Final
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.limits import CELL_BROKERS_MAX
 from gapless.core.machine import Context
-from gapless.delivery.attachments import ReceiverRef, ShapeVersions
+from gapless.delivery.attachments import ShapeVersions
 from gapless.delivery.feed import RELAYED, Candidate
-from gapless.delivery.regimes import Vector
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import AttachKind, Piece, Publication
 from gapless.overlay.announcements import Announcements, Known
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.sessions import Sessions
 from gapless.propagation import Holdings
-from gapless.propagation.sufficiency import Receiver
-from gapless.propagation.sufficiency import Vector as Obligations
+from gapless.propagation.sufficiency import Receiver, Vector
 
 __all__ = ["Routing", "rendezvous"]
 
@@ -63,17 +61,11 @@ class Routing:
     # --- events ----------------------------------------------------------------------------------
 
     def tables_for(
-        self, pubend: PubendId, piece: Piece, vector: Vector | None, receiver: ReceiverRef
+        self, pubend: PubendId, piece: Piece, vector: Vector | None, receiver: Receiver
     ) -> int | None:
         """Return the tables that decide for a receiver; None if everything passes (R25)."""
-        obligations = (
-            None
-            if vector is None
-            else Obligations(piece.regime, vector.announcement_version, vector.entries)
-        )
-        choice = self._holdings.chooser.choose(
-            pubend, obligations, piece.control_version, Receiver(receiver.kind, receiver.name)
-        )
+        choose = self._holdings.chooser.choose
+        choice = choose(pubend, vector, piece.control_version, receiver)
         return None if choice.tables is None else choice.mask
 
     def matching_tables(self, publications: Sequence[Publication]) -> list[int]:
@@ -157,7 +149,7 @@ class Routing:
         at_home = known is not None and known.direction is None
         return AttachKind.HOME if at_home else AttachKind.CELL
 
-    def may_feed(self, pubend: PubendId, receiver: ReceiverRef) -> bool:
+    def may_feed(self, pubend: PubendId, receiver: Receiver) -> bool:
         """Say whether a receiver lies beyond this broker as seen from a pubend (R10)."""
         known = self._announcements.get(pubend)
         if known is None:
@@ -175,7 +167,7 @@ class Routing:
         cell = self._neighbourhood.cell_of(feeder)
         return () if cell is None else self._neighbourhood.shapes_between(cell)
 
-    def has_shape(self, receiver: ReceiverRef, versions: ShapeVersions) -> bool:
+    def has_shape(self, receiver: Receiver, versions: ShapeVersions) -> bool:
         """Say whether a receiver knows the cells between as this broker does.
 
         Inside a cell it does not matter: a leaf is behind its cell in every shape, and at home

@@ -39,7 +39,7 @@ class _Around:
         return self.neighbourhood.version
 
     def path_to(self, cell: CellId) -> tuple[CellId, ...] | None:
-        return self.neighbourhood.path(cell) if cell in self.neighbourhood else None
+        return self.neighbourhood.find_path(cell)
 
 
 class Tables:

@@ -8,7 +8,7 @@ log where the pubend is at this broker.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.parameters import Parameters
@@ -16,27 +16,21 @@ from gapless.core.ticks import Tick
 from gapless.delivery.curiosity import Asked, Curious
 from gapless.delivery.feed import Candidate, Feed
 from gapless.delivery.istream import Account, Stream
-from gapless.delivery.regimes import Regimes, Vector
+from gapless.delivery.regimes import Regimes
 from gapless.messages.streams import AttachKind, Piece, Publication
+from gapless.propagation.sufficiency import Receiver, Vector
 
-__all__ = ["Attachment", "Log", "ReceiverRef", "Routed", "Routing", "ShapeVersions"]
+__all__ = ["Attachment", "Log", "Routed", "Routing", "ShapeVersions"]
 
 ShapeVersions: TypeAlias = tuple[tuple[CellId, int], ...]
 """How often the cells between two brokers were reshaped; those never reshaped are left out (R13)."""
-
-
-class ReceiverRef(NamedTuple):
-    """What a receiver is: a cell in some direction, a leaf of this cell, or a router at home."""
-
-    kind: AttachKind
-    name: str
 
 
 class Routing(Protocol):
     """What the tables of this broker say of events and receivers."""
 
     def tables_for(
-        self, pubend: PubendId, piece: Piece, vector: Vector | None, receiver: ReceiverRef
+        self, pubend: PubendId, piece: Piece, vector: Vector | None, receiver: Receiver
     ) -> int | None:
         """Return the tables that decide for a receiver, a bit each; None if none may (R25).
 
@@ -53,13 +47,13 @@ class Routing(Protocol):
     def attach_kind(self, pubend: PubendId) -> AttachKind:
         """Return what this router is to its feeder: of another cell, or at home with the pubend."""
 
-    def may_feed(self, pubend: PubendId, receiver: ReceiverRef) -> bool:
+    def may_feed(self, pubend: PubendId, receiver: Receiver) -> bool:
         """Say whether a receiver lies beyond this broker, as seen from the pubend (R10)."""
 
     def shape_versions(self, feeder: BrokerId) -> ShapeVersions:
         """Return the shapes of the cells between a feeder and this broker, as this one knows them."""
 
-    def has_shape(self, receiver: ReceiverRef, versions: ShapeVersions) -> bool:
+    def has_shape(self, receiver: Receiver, versions: ShapeVersions) -> bool:
         """Say whether a receiver knows the shapes of the cells between as this broker does (R13)."""
 
     def is_announced(self, pubend: PubendId) -> bool:
@@ -112,7 +106,7 @@ class Attachment:
         self,
         peer: BrokerId,
         number: int,
-        receiver: ReceiverRef,
+        receiver: Receiver,
         curious: Curious,
         shape_versions: ShapeVersions = (),
     ) -> None:

@@ -18,32 +18,27 @@ __all__ = ["DoubtHorizon"]
 class DoubtHorizon:
     """The highest tick up to which a stream was handed over; it never falls."""
 
-    __slots__ = ("_tick",)
+    __slots__ = ("tick",)
 
     def __init__(self, base: Tick) -> None:
-        self._tick = base
-
-    @property
-    def tick(self) -> Tick:
-        """The horizon."""
-        return self._tick
+        self.tick = base
 
     def next_pieces(self, stream: Stream) -> list[Piece]:
         """Return what may be handed over now, in order; the first begins just above the horizon."""
-        return stream.run(self._tick + 1)
+        return stream.run(self.tick + 1)
 
     def doubts(self, stream: Stream, high: Tick) -> list[TickRange]:
         """Return the ranges above the horizon, up to a tick, that are still Q."""
-        return stream.gaps(self._tick + 1, high)
+        return stream.gaps(self.tick + 1, high)
 
     def pass_over(self, piece: Piece) -> None:
         """Note that a piece was handed over; it must be the next one."""
-        assert piece.low == self._tick + 1, f"{piece.low} does not follow the horizon {self._tick}"
-        self._tick = piece.high
+        assert piece.low == self.tick + 1, f"{piece.low} does not follow the horizon {self.tick}"
+        self.tick = piece.high
 
     def skip_to(self, tick: Tick) -> None:
         """Give up what lies up to a tick: it is before the base, or its log is gone (R42, R45).
 
         What is skipped is a gap that subscribers must be told of; that is the caller's duty.
         """
-        self._tick = max(self._tick, tick)
+        self.tick = max(self.tick, tick)

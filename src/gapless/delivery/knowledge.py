@@ -289,6 +289,8 @@ class _Contents:
         self._held = 0
 
     def measure(self, publications: tuple[Publication, ...]) -> int:
+        if not publications:
+            return 0
         known = self._known.get(id(publications))
         if known is not None:
             return known[1]

@@ -14,9 +14,10 @@ from typing import Protocol
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Context
 from gapless.core.parameters import us
-from gapless.delivery.attachments import Attachment, ReceiverRef, Routed, Routing, ShapeVersions
+from gapless.delivery.attachments import Attachment, Routed, Routing, ShapeVersions
 from gapless.delivery.curiosity import Curious
 from gapless.messages.streams import Attach, Attached, AttachKind, Unfed, UnfedReason
+from gapless.propagation.sufficiency import Receiver
 
 __all__ = ["Receivers", "SetFed", "review_eager"]
 
@@ -42,7 +43,7 @@ class Receivers:
     # --- coming and going --------------------------------------------------------------------
 
     def refusal(
-        self, pubend: PubendId, receiver: ReceiverRef, shape_versions: ShapeVersions
+        self, pubend: PubendId, receiver: Receiver, shape_versions: ShapeVersions
     ) -> UnfedReason | None:
         """Say why a receiver cannot be fed here; None if it can."""
         if not self._routing.is_announced(pubend):
@@ -58,7 +59,7 @@ class Receivers:
 
     def admit(self, routed: Routed, peer: BrokerId, message: Attach) -> Attachment:
         """Have an attachment for a receiver that may be fed, in place of one it had before."""
-        receiver = ReceiverRef(message.kind, message.receiver)
+        receiver = Receiver(message.kind, message.receiver)
         curious = Curious(self._context.parameters)
         made = Attachment(peer, message.number, receiver, curious, message.shape_versions)
         made.refreshed = self._context.now

@@ -7,23 +7,13 @@ so learning it twice, late or from another broker changes nothing.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from gapless.core.ids import BrokerId, Entry, PubendId, ShbId
 from gapless.core.machine import Context
-from gapless.core.ticks import Tick
 from gapless.messages.records import RegimeRecord
 from gapless.messages.streams import Piece, Regime, RegimeWant
+from gapless.propagation.sufficiency import Vector
 
-__all__ = ["RegimeTeller", "Regimes", "Vector"]
-
-
-class Vector(NamedTuple):
-    """A regime's meaning: from which tick on, at which announcement version, whom it serves."""
-
-    start: Tick
-    announcement_version: int
-    entries: dict[ShbId, Entry]
+__all__ = ["RegimeTeller", "Regimes"]
 
 
 NOBODY = Vector(0, 0, {})
@@ -55,8 +45,9 @@ class Regimes:
 
     def learn_record(self, record: RegimeRecord) -> None:
         """Learn a regime from disk."""
+        entries = dict(record.entries)
         self._vectors[record.number] = Vector(
-            record.start, record.announcement_version, dict(record.entries)
+            record.number, record.announcement_version, entries, record.start
         )
 
     def learn(self, message: Regime) -> bool:
@@ -73,7 +64,10 @@ class Regimes:
             }
         entries.update(message.entries)
         self._vectors[message.number] = Vector(
-            message.start, message.announcement_version, dict(sorted(entries.items()))
+            message.number,
+            message.announcement_version,
+            dict(sorted(entries.items())),
+            message.start,
         )
         return True
 

@@ -26,7 +26,6 @@ from gapless.core.ticks import Tick, TickRange
 from gapless.delivery.attachments import (
     Attachment,
     Log,
-    ReceiverRef,
     Routed,
     Routing,
 )
@@ -45,7 +44,6 @@ from gapless.messages.streams import (
     Attach,
     Attached,
     Detach,
-    Frame,
     Nack,
     Piece,
     Regime,
@@ -54,8 +52,9 @@ from gapless.messages.streams import (
     Unfed,
     Unreadable,
 )
+from gapless.propagation.sufficiency import Receiver
 
-__all__ = ["Attachment", "Log", "ReceiverRef", "Router", "Routing"]
+__all__ = ["Attachment", "Log", "Router", "Routing"]
 
 
 class _FeedOwner:
@@ -153,7 +152,7 @@ class Router:
     def attach(self, peer: BrokerId, message: Attach) -> None:
         """Feed a receiver, or say why not (R10)."""
         pubend, number = message.pubend, message.number
-        receiver = ReceiverRef(message.kind, message.receiver)
+        receiver = Receiver(message.kind, message.receiver)
         routed = self._routed.get(pubend)
         held = None if routed is None else routed.attachments.get((peer, number))
         if held is not None and self._routing.has_shape(receiver, message.shape_versions):
@@ -286,14 +285,6 @@ class Router:
         if routed is not None and routed.feed is not None:
             routed.feed.unfed(peer, message)
 
-    def frame(self, message: Frame) -> None:
-        """Take knowledge with data."""
-        self._receive(message.pubend, message.number, message.piece, message.first)
-
-    def silence(self, pubend: PubendId, number: int, piece: Piece, first: bool) -> None:
-        """Take knowledge without data."""
-        self._receive(pubend, number, piece, first)
-
     def regime(self, message: Regime) -> None:
         """Learn what a regime number means."""
         routed = self._routed.get(message.pubend)
@@ -377,7 +368,8 @@ class Router:
 
     # --- knowledge ---------------------------------------------------------------------------
 
-    def _receive(self, pubend: PubendId, number: int, piece: Piece, first: bool) -> None:
+    def receive(self, pubend: PubendId, number: int, piece: Piece, first: bool) -> None:
+        """Take knowledge, with data or without."""
         routed = self._routed.get(pubend)
         if routed is None or routed.log is not None:
             return  # nobody here needs it any more, or it is our own
@@ -400,13 +392,13 @@ class Router:
             routed.feed.note_progress()
         opens = opens or routed.regimes.opens_at(piece)
         self._sender.spread(routed, piece, news, first=first, opens=opens)
-        shrink(
-            self._account,
-            (each.stream for each in self._routed.values()),
-            self._context.parameters.cache_bytes,
-        )
+        cache_bytes = self._context.parameters.cache_bytes
+        if self._account.bytes > cache_bytes:
+            shrink(self._account, (each.stream for each in self._routed.values()), cache_bytes)
         kept = self._context.parameters.regimes_kept
-        if routed.log is None and len(routed.regimes) > 2 * (kept + len(routed.stream)) + 1:
+        known = len(routed.regimes)
+        is_full = known > 2 * kept + 1 and known > 2 * (kept + len(routed.stream)) + 1
+        if is_full and routed.log is None:
             routed.regimes.forget(routed.stream.regimes(), kept)
 
     def _found(self, routed: Routed, piece: Piece) -> None:

@@ -11,6 +11,7 @@ silence of many pubends is one message.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import compress
 
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.limits import ANSWER_FRAMES_MAX
@@ -24,8 +25,9 @@ from gapless.delivery.knowledge import (
     publications_between,
     tick_of,
 )
-from gapless.delivery.regimes import RegimeTeller, Vector
+from gapless.delivery.regimes import RegimeTeller
 from gapless.messages.streams import AttachKind, Frame, Piece, Publication, Silence
+from gapless.propagation.sufficiency import Vector
 
 __all__ = ["Masks", "Sender"]
 
@@ -83,7 +85,8 @@ class Sender:
             if attachment.waiting or attachment.peer in self.slow:
                 continue
             for new in news:
-                attachment.doubt_from(new.low)
+                if new.low <= attachment.silent:
+                    attachment.doubt_from(new.low)
                 self.answer(routed, attachment, new.low, new.high, masks)
             if not first or piece.high <= attachment.sent:
                 continue
@@ -226,10 +229,9 @@ class Sender:
         if silent >= publications[0].tick:
             publications = publications_between(piece, silent + 1, piece.high)
         if tables is not None:
-            found = masks.of(publications)
-            publications = tuple(
-                each for each, mask in zip(publications, found, strict=True) if mask & tables
-            )
+            wants = [mask & tables for mask in masks.of(publications)]
+            if not all(wants):
+                publications = tuple(compress(publications, wants))
         if len(publications) == len(piece.publications):
             return piece
         return Piece(piece.low, piece.high, piece.regime, piece.control_version, publications)
@@ -248,5 +250,5 @@ class Sender:
     ) -> int | None:
         if attachment.receiver.kind is AttachKind.HOME or attachment.peer == self._me:
             return None  # the leaf of this broker looks at all its filters anyway
-        vector = Vector(piece.low, 0, {}) if best_effort else routed.regimes.get(piece.regime)
+        vector = Vector(piece.regime, 0, {}) if best_effort else routed.regimes.get(piece.regime)
         return self._routing.tables_for(routed.pubend, piece, vector, attachment.receiver)

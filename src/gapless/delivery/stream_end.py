@@ -89,6 +89,7 @@ class StreamEnd:
         self.last = self.top = max(logged, record.ceiling, record.released)
         self._pending: deque[Pending] = deque()
         self._raising = False
+        self._lead_us = us(ms=context.parameters.tick_lead_ms)
         self._silence_us = us(ms=context.parameters.silence_ms)
         self._eager = False
         self._idle_timer = context.after(self._silence_us, self._idle)
@@ -211,8 +212,7 @@ class StreamEnd:
 
     def _present(self) -> Tick:
         """Return the tick of this moment: never far ahead of what the neighbours' clocks say."""
-        lead = us(ms=self._context.parameters.tick_lead_ms)
-        return min(self._context.clock, self._clock_view() + lead)
+        return min(self._context.clock, self._clock_view() + self._lead_us)
 
     def _raise_ceiling(self, need: Tick) -> None:
         if self._raising:

@@ -315,7 +315,7 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True, tag=True):
     @property
     def count(self) -> int:
         """How many events there are."""
-        return sum(len(run) for _, run in self.runs)
+        return sum([len(run) for _, run in self.runs])
 
     @property
     def events(self) -> list[tuple[PubendId, Publication]]:

@@ -112,6 +112,10 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         """Return the cells on the way to a cell: without the own one, with that cell."""
         return self._paths[cell]
 
+    def find_path(self, cell: CellId) -> tuple[CellId, ...] | None:
+        """Return the path to a cell; None if it is not in the neighbourhood."""
+        return self._paths.get(cell)
+
     def way(self, cell: CellId) -> tuple[CellId, ...] | None:
         """Return the path to a cell, also to one just outside that a cell inside has an edge to."""
         return self._ways.get(cell)

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from gapless.core.ids import CellId, Entry, PubendId, ShbId
 from gapless.core.limits import ROUTES_CACHED_MAX
+from gapless.core.ticks import Tick
 from gapless.messages.streams import AttachKind
 from gapless.propagation.edge import Edge, Held, Places
 
@@ -48,6 +49,8 @@ class Vector(NamedTuple):
     regime: int
     announcement_version: int
     entries: Mapping[ShbId, Entry]
+    start: Tick = 0
+    """From which tick on."""
 
 
 class Receiver(NamedTuple):

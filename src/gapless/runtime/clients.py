@@ -61,6 +61,7 @@ class ClientSession:
         "name",
         "publishes",
         "silence",
+        "traffic",
     )
 
     def __init__(self, clients: Clients, name: str, connection: Connection) -> None:
@@ -75,11 +76,8 @@ class ClientSession:
         self.held = False
         self.silence = 0
         """How many sweeps in a row have heard nothing of it."""
-
-    @property
-    def traffic(self) -> Traffic:
+        self.traffic = clients.traffic
         """What went over all clients' connections."""
-        return self._clients.traffic
 
     def take(self, body: bytes) -> None:
         """Hand a request to the machine."""

@@ -49,9 +49,8 @@ class Traffic:
 class Handler(Protocol):
     """What a connection is at the moment."""
 
-    @property
-    def traffic(self) -> Traffic:
-        """What counts the frames of this kind of connection."""
+    traffic: Traffic
+    """What counts the frames of this kind of connection."""
 
     def take(self, body: bytes) -> None:
         """Take the body of a frame; raises ProtocolError if it cannot stand here."""
@@ -152,7 +151,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand on every frame that is whole now; what cannot be understood ends the connection."""
-        if self.over:
+        is_over = self.over
+        if is_over:
             return
         self.heard = True
         if len(data) >= MUCH_READ:
@@ -164,7 +164,7 @@ class Connection(asyncio.Protocol):
             traffic.frames_in += len(bodies)
             for body in bodies:
                 self.handler.take(body)  # which may change the handler, or end all
-                if self._is_over():
+                if self.over:
                     return
             self.handler.taken()
         except ProtocolError as error:
@@ -250,11 +250,6 @@ class Connection(asyncio.Protocol):
         if not self.over:
             self.over = True
             self.handler.closed(reason)
-
-    def _is_over(self) -> bool:
-        return self.over
-
-    # --- limits and backpressure --------------------------------------------------------------------------
 
     def allow(self, frame_bytes_max: int) -> None:
         """Take frames of another size from now on."""

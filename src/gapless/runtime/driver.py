@@ -100,7 +100,9 @@ class Driver:
 
     def happen(self, event: Event) -> None:
         """Let something happen to the machine: now, or behind what is happening."""
-        self.happen_together((event,))
+        self._batches.append((event,))
+        if not self._running:
+            self._run()
 
     def happen_together(self, events: Sequence[Event]) -> None:
         """Let several things happen in one step, so that what follows goes out together."""

@@ -48,7 +48,7 @@ SWEEPS_A_SILENCE: Final = 4
 class Link:
     """A connection with a peer whose greeting is through."""
 
-    __slots__ = ("_assembler", "_links", "connection", "peer", "silence")
+    __slots__ = ("_assembler", "_links", "connection", "peer", "silence", "traffic")
 
     def __init__(self, links: Links, peer: BrokerId, connection: Connection) -> None:
         self._assembler = Assembler()
@@ -57,11 +57,8 @@ class Link:
         self.connection = connection
         self.silence = 0
         """How many sweeps in a row have heard nothing of it."""
-
-    @property
-    def traffic(self) -> Traffic:
+        self.traffic = links.traffic
         """What went over all links."""
-        return self._links.traffic
 
     def take(self, body: bytes) -> None:
         """Hand a packet to the machine."""

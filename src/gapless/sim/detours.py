@@ -15,13 +15,12 @@ from gapless.broker.routing import Routing
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.parameters import us
 from gapless.delivery.acks import Reports
-from gapless.delivery.attachments import ReceiverRef
 from gapless.delivery.feed import Candidate
 from gapless.messages.overlay import Packet, Relayed, RelayProbe
 from gapless.messages.streams import Attach, AttachKind
 from gapless.overlay.relays import Relays
 from gapless.propagation.edge import Edge
-from gapless.propagation.sufficiency import Chooser
+from gapless.propagation.sufficiency import Chooser, Receiver
 from gapless.sim.plants import Plant, constant, replaced
 
 __all__ = ["DETOURS", "ONLY_DIRECTED"]
@@ -47,7 +46,7 @@ def _only_the_next_cell(original: Any) -> Any:
 def _feeds_whoever_asks(original: Any) -> Any:
     """Take out R10 between cells."""
 
-    def may_feed(self: Routing, pubend: PubendId, receiver: ReceiverRef) -> bool:
+    def may_feed(self: Routing, pubend: PubendId, receiver: Receiver) -> bool:
         return receiver.kind is AttachKind.CELL or bool(original(self, pubend, receiver))
 
     return may_feed
@@ -68,7 +67,7 @@ def _asks_everybody(original: Any) -> Any:
 def _bypasses_into_one_branch(original: Any) -> Any:
     """Feed one of the cells that have an edge to the cell that is bypassed, and forget the others."""
 
-    def may_feed(self: Routing, pubend: PubendId, receiver: ReceiverRef) -> bool:
+    def may_feed(self: Routing, pubend: PubendId, receiver: Receiver) -> bool:
         around = self._neighbourhood
         if receiver.kind is AttachKind.CELL and receiver.name in around:
             bypassed = around.path(receiver.name)[-2:-1]

@@ -146,8 +146,17 @@ def encode_row(row: LogRow, pack: bytes = b"") -> bytes:
     """Return the frame of a log row; of its publications a copy, if they are packed already."""
     if not pack:
         return _encoder.encode(row)
-    *fields, _ = msgspec.structs.astuple(row)
-    return _encoder.encode(_Packed(*fields, msgspec.Raw(pack)))
+    return _encoder.encode(
+        _Packed(
+            row.pubend,
+            row.first,
+            row.last,
+            row.regime,
+            row.control_version,
+            row.clock,
+            msgspec.Raw(pack),
+        )
+    )
 
 
 def encode_packed(row: AppendPacked) -> bytes:

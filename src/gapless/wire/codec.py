@@ -213,7 +213,7 @@ class LinkCodec(Codec[Any]):
         if type(found) is not _Envelope:
             return found
         messages: tuple[Any, ...] = found.messages
-        if any(type(message) is _Carried for message in messages):
+        if _Carried in map(type, messages):
             messages = tuple(
                 self._uncovered(message) if type(message) is _Carried else message
                 for message in messages

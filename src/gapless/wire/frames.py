@@ -45,7 +45,10 @@ class Splitter:
         start, end = 0, len(data)
         while end - start >= HEADER_BYTES:
             body = start + HEADER_BYTES
-            after = body + self._size(data[start:body])
+            size = int.from_bytes(data[start:body], "big")
+            if size > self.limit:
+                raise self._too_large(size)
+            after = body + size
             if after > end:
                 self._keep(data[start:], after - end)
                 return bodies
@@ -55,14 +58,11 @@ class Splitter:
             self._keep(data[start:], HEADER_BYTES - (end - start))
         return bodies
 
-    def _size(self, header: bytes) -> int:
-        size = int.from_bytes(header, "big")
-        if size > self.limit:
-            raise ProtocolError(
-                f"a frame of {size:,} bytes is larger than the limit of {self.limit:,}; "
-                "is the other side speaking gapless?"
-            )
-        return size
+    def _too_large(self, size: int) -> ProtocolError:
+        return ProtocolError(
+            f"a frame of {size:,} bytes is larger than the limit of {self.limit:,}; "
+            "is the other side speaking gapless?"
+        )
 
     def _keep(self, rest: bytes, missing: int) -> None:
         self._parts = [rest]

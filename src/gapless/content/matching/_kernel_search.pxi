@@ -43,17 +43,30 @@ cdef class Search(Store):
         """Return the mask of the links that want the event, and the local keys."""
         self.begin(True)
         try:
-            if self.mask_words:
-                memset(self.hit_mask, 0, self.mask_words * sizeof(uint64_t))
-            self.run(attributes)
-            if self.mask_words <= 1:
-                mask = self.hit_mask[0] if self.mask_words else 0
-            else:
-                mask = int.from_bytes(
-                    (<char *>self.hit_mask)[: self.mask_words * sizeof(uint64_t)], "little")
-            return mask, self.keys()
+            return self.mask(attributes), self.keys()
         finally:
             self.busy = False
+
+    def links(self, events):
+        """Return for each event the mask of the links that want it."""
+        cdef list found = []
+        for attributes in events:
+            self.begin(True)
+            try:
+                found.append(self.mask(attributes))
+            finally:
+                self.busy = False
+        return found
+
+    cdef mask(self, attributes):
+        """Search, and return the mask of the links that were hit."""
+        if self.mask_words:
+            memset(self.hit_mask, 0, self.mask_words * sizeof(uint64_t))
+        self.run(attributes)
+        if self.mask_words <= 1:
+            return self.hit_mask[0] if self.mask_words else 0
+        return int.from_bytes(
+            (<char *>self.hit_mask)[: self.mask_words * sizeof(uint64_t)], "little")
 
     def find(self, attributes):
         """Return the slots that the event matches, in order."""

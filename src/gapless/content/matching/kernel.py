@@ -53,6 +53,9 @@ class Engine(Protocol):
     def route(self, attributes: Attributes) -> tuple[int, frozenset[Any]]:
         """Return the links and the owners of the slots that the event matches."""
 
+    def links(self, events: Iterable[Attributes]) -> list[int]:
+        """Return for each event the links of the slots that it matches."""
+
     def find(self, attributes: Attributes) -> list[int]:
         """Return the slots that the event matches, in order."""
 

@@ -108,8 +108,7 @@ class RoutingIndex:
 
     def match_links(self, events: Iterable[Attributes]) -> list[int]:
         """Return of each of several events only the links that it goes to, in their order."""
-        route = self._engine.route
-        return [route(attributes)[0] for attributes in events]
+        return self._engine.links(events)
 
     def statistics(self) -> dict[str, int]:
         """Return counts for people."""

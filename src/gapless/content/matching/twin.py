@@ -332,6 +332,10 @@ class Engine:
             local = [slot for slot in hits if self._owners[slot] is not None]
             return mask, self._keys_of(local)
 
+    def links(self, events: Iterable[Attributes]) -> list[int]:
+        """Return for each event the mask of the links that want it."""
+        return [self.route(attributes)[0] for attributes in events]
+
     def find(self, attributes: Attributes) -> list[int]:
         """Return the slots that the event matches, in order."""
         with self._guard:

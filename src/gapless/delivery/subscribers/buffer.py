@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import cast
+from typing import Any
 
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
@@ -91,7 +91,7 @@ class Buffer:
             and waiting[-1].tick <= up_to
             and Lost not in map(type, waiting)
         ):
-            everything = cast("list[Publication]", [*waiting])  # the usual case, at once
+            everything: list[Any] = [*waiting]  # the usual case, at once
             self.clear()
             return everything
         taken: list[Publication] = []

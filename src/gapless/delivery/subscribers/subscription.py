@@ -317,7 +317,7 @@ class Subscription:
                 self.give_answer()
             return
         for pubend, strand in self.strands.items():
-            if strand.settled and not strand.told_base:
+            if not strand.told_base and strand.settled:
                 strand.told_base = True
                 self.dirty |= strand.untold
                 strand.untold = False
