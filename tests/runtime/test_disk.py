@@ -19,9 +19,10 @@ class Store:
         """Which tickets were flushed together, and whether it was allowed at once."""
         self._gathered: list[int] = []
 
-    def gather(self, write: Write) -> None:
+    def gather(self, write: Write) -> int:
         self.pending_bytes += 100
         self._gathered.append(write.ticket)
+        return 100
 
     def flush(self, *, here: bool) -> list[Written]:
         gathered, self._gathered = self._gathered, []

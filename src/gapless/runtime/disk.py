@@ -45,8 +45,8 @@ class Disk:
         """Whether the end of this turn is awaited."""
         self._sizes: dict[int, int] = {}
         """About how large the writes are that are under way."""
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._drained: asyncio.Future[None] | None = None
+        """Done when nothing is under way any more, if somebody waits for that."""
         self.commits = 0
         """How often writes became durable together."""
         self.writes = 0
@@ -64,10 +64,7 @@ class Disk:
 
     def write(self, write: Write) -> None:
         """Make changes durable, with all others of this turn."""
-        before = self._store.pending_bytes
-        self._store.gather(write)
-        self._sizes[write.ticket] = self._store.pending_bytes - before
-        self._idle.clear()
+        self._sizes[write.ticket] = self._store.gather(write)
         self._gathered += 1
         self._has_written = True
         if not self._turning:
@@ -122,16 +119,23 @@ class Disk:
             room -= size
         if step:
             yield step
-        if not self._sizes:
-            self._idle.set()
+        if not self._sizes and self._drained is not None:
+            self._let_go()
 
     async def drained(self) -> None:
         """Wait until nothing is under way."""
-        await self._idle.wait()
+        if self._sizes:
+            self._drained = self._loop.create_future()
+            await self._drained
 
     def give_up(self) -> None:
         """Nothing more will become durable: nobody waits for it."""
-        self._idle.set()
+        self._sizes.clear()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     def close(self) -> None:
         """Write what waits, and end."""

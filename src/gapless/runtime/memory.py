@@ -33,9 +33,10 @@ class MemoryStore:
         """Nothing waits for a disk."""
         return 0
 
-    def gather(self, write: Write) -> None:
-        """Take changes that are to be applied."""
+    def gather(self, write: Write) -> int:
+        """Take changes that are to be applied; nothing has to be written for them."""
         self._gathered.append(write)
+        return 0
 
     def flush(self, *, here: bool) -> list[Written]:
         """Apply what was gathered, at once in any case."""

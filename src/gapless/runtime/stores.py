@@ -25,8 +25,11 @@ class Store(Protocol):
     def pending_bytes(self) -> int:
         """How much waits to be written."""
 
-    def gather(self, write: Write) -> None:
-        """Take changes that are to be durable, in the order of asking, when they are flushed."""
+    def gather(self, write: Write) -> int:
+        """Take changes that are to be durable, in the order of asking, when they are flushed.
+
+        Returns about how many bytes they are.
+        """
 
     def flush(self, *, here: bool) -> list[Written]:
         """Have what was gathered made durable, by a thread, or ``here`` and now if that is quick.

@@ -96,7 +96,7 @@ class StoredRow(NamedTuple):
     def summed(self, add: _Sum) -> int:
         """Return the sum over all columns, summed in one way or another."""
         numbers = _pack_row(self.first, self.last, self.previous, self.events)
-        return add(self.frame, add(self.label.encode() + numbers, 0))
+        return add(self.frame, crc32(self.label.encode() + numbers))
 
 
 class Mark(NamedTuple):
@@ -109,17 +109,14 @@ class Mark(NamedTuple):
     @property
     def checksum(self) -> int:
         """The sum over all columns."""
-        return self.summed(_sum)
-
-    def summed(self, add: _Sum) -> int:
-        """Return the sum over all columns, summed in one way or another."""
-        return add(self.label.encode() + _pack_mark(self.trimmed, self.last), 0)
+        return crc32(self.label.encode() + _pack_mark(self.trimmed, self.last))
 
 
 def is_sound(stored: StoredRow | Mark, checksum: object) -> bool:
     """Whether what was read has the checksum that was written with it."""
     try:
-        return stored.summed(crc32) == checksum
+        found = stored.checksum if isinstance(stored, Mark) else stored.summed(crc32)
+        return found == checksum
     except (AttributeError, TypeError, struct.error):
         return False  # a damaged page can give a column another type
 
@@ -258,7 +255,7 @@ def decode_record(body: Any) -> Record | None:
 
 def record_checksum(key: str, body: bytes) -> int:
     """Return the sum over a record's key and body."""
-    return _sum(body, _sum(key.encode()))
+    return _sum(body, crc32(key.encode()))
 
 
 def _sum(content: bytes, start: int = 0) -> int:

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
+
 from gapless.core.ids import PubendId
 from gapless.messages.records import Erase, Record, Store, Trim
 from gapless.storage.codec import (
@@ -31,7 +33,7 @@ _ROWS_AT_ONCE = 32
 """Rows of one statement. A statement gives up the interpreter some times, however many rows."""
 
 
-class QueuedRow(NamedTuple):
+class QueuedRow(msgspec.Struct, frozen=True):
     """A row to append."""
 
     pubend: PubendId
@@ -41,7 +43,7 @@ class QueuedRow(NamedTuple):
 QueuedChange: TypeAlias = Store | Erase | Trim | QueuedRow
 
 
-class QueuedWrite(NamedTuple):
+class QueuedWrite(msgspec.Struct, frozen=True):
     """A write as it waits for the writer."""
 
     ticket: int

@@ -100,6 +100,7 @@ class Storage:
         )
         self._gathered: list[QueuedWrite] = []
         """What waits to be flushed. Changed by the caller only."""
+        self._gathered_bytes = 0
         self._writes: SimpleQueue[QueuedWrite | None] = SimpleQueue()
         self._writing = threading.Lock()
         """Held by whoever uses the writer's connection, with all that belongs to a commit."""
@@ -173,11 +174,11 @@ class Storage:
         self.gather(write)
         self.flush()
 
-    def gather(self, write: Write) -> None:
-        """Take a write that waits for :meth:`flush`."""
+    def gather(self, write: Write) -> int:
+        """Take a write that waits for :meth:`flush`; return about how many bytes it is."""
         assert not self._closed, "the storage is closed"
         if self._failure is not None:
-            return
+            return 0
         size = 0
         changes: list[QueuedChange] = []
         for change in write.changes:
@@ -194,7 +195,9 @@ class Storage:
                 size += len(change.record.events)
             changes.append(change)
         self._bytes_asked += size
+        self._gathered_bytes += size
         self._gathered.append(QueuedWrite(write.ticket, tuple(changes), size))
+        return size
 
     def flush(self, *, here: bool = False) -> list[Written]:
         """Have what was gathered made durable, by the writer, or ``here`` and now if that is quick.
@@ -203,7 +206,8 @@ class Storage:
         writes before: else these would be reported before those.
         """
         batch, self._gathered = self._gathered, []
-        if here and batch and self._commit_here(batch):
+        size, self._gathered_bytes = self._gathered_bytes, 0
+        if here and batch and self._commit_here(batch, size):
             return [Written(write.ticket) for write in batch]
         for write in batch:  # after a failure the writer drops them
             self._writes.put(write)
@@ -212,7 +216,7 @@ class Storage:
     @property
     def is_quick(self) -> bool:
         """Whether what was gathered will be durable quickly if it is flushed here."""
-        return self._pace.is_quick(sum(write.size for write in self._gathered), time.monotonic())
+        return self._pace.is_quick(self._gathered_bytes, time.monotonic())
 
     def fetch(self, fetch: Fetch) -> None:
         """Take a request for rows; it is answered from what was reported when it is read."""
@@ -283,16 +287,15 @@ class Storage:
         self._failure.__cause__ = error
         self._on_failure(self._failure)
 
-    def _commit_here(self, batch: list[QueuedWrite]) -> bool:
+    def _commit_here(self, batch: list[QueuedWrite], size: int) -> bool:
         """Make writes durable in the caller's thread, if that is quick; say whether it was done."""
         began = time.monotonic()
-        is_quick = self._pace.is_quick(sum(write.size for write in batch), began)
-        if not is_quick or not self._writing.acquire(blocking=False):
+        if not self._pace.is_quick(size, began) or not self._writing.acquire(blocking=False):
             return False
         try:
             if self._upkeep.waits or self._failure is not None:
                 return False
-            group = self._commit(batch)
+            group = self._commit(batch, size)
             with self._reporting:
                 self._reported.update(group.marks)
             if group.trimmed or self._wal.is_due:
@@ -312,7 +315,7 @@ class Storage:
             if self._failure is not None:
                 return False
             if batch or self._upkeep.waits:
-                group = self._commit(batch)
+                group = self._commit(batch, sum(write.size for write in batch))
                 with self._reporting:
                     if batch:
                         self._on_done([Written(write.ticket) for write in batch])
@@ -338,7 +341,7 @@ class Storage:
             size += write.size
         return batch
 
-    def _commit(self, batch: list[QueuedWrite]) -> Group:
+    def _commit(self, batch: list[QueuedWrite], size: int) -> Group:
         """Make writes durable in one transaction, with some upkeep; return what they change."""
         group = Group(self._reported)
         for write in batch:
@@ -348,7 +351,6 @@ class Storage:
         if self._upkeep.waits:
             self._upkeep.step(self._writer)
         self._writer.execute("COMMIT")
-        size = sum(write.size for write in batch)
         self._bytes_done += size
         self._written += len(batch)
         self._commits += bool(batch)

@@ -552,7 +552,8 @@ class SubscriberHost:
                 if not subscription.ended:
                     subscription.review_answer()
                     subscription.drain()
-                    subscription.stalls.review()
+                    if subscription.stalls.noted:
+                        subscription.stalls.review()
                     subscription.review_change()
 
     # --- the disk ----------------------------------------------------------------------------------

@@ -24,14 +24,14 @@ class Stalls:
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
-        self._noted: dict[PubendId, None] = {}
+        self.noted: dict[PubendId, None] = {}
         """Streams to look at: they stand still, or did."""
         self._told: dict[PubendId, tuple[str, Tick]] = {}
         """What the client was told, and where the stream stood then."""
 
     def note(self, pubend: PubendId) -> None:
         """There is news of a stream; look at it when the step ends."""
-        self._noted[pubend] = None
+        self.noted[pubend] = None
         self._subscription.host.touch(self._subscription)
 
     def forget_client(self) -> None:
@@ -41,9 +41,9 @@ class Stalls:
     def review(self) -> None:
         """Tell the client what it does not know; after its call was answered."""
         subscription = self._subscription
-        if not self._noted or subscription.client is None or subscription.answer is not None:
+        if not self.noted or subscription.client is None or subscription.answer is not None:
             return
-        for pubend in [*self._noted]:
+        for pubend in [*self.noted]:
             strand = subscription.strands.get(pubend)
             fault = "" if strand is None else strand.fault
             place = 0 if strand is None else strand.frontier
@@ -56,4 +56,4 @@ class Stalls:
                 subscription.host.context.tell(subscription.client, notice)
             if not self._told.get(pubend, ("", 0))[0] and not fault:
                 self._told.pop(pubend, None)
-                del self._noted[pubend]
+                del self.noted[pubend]

@@ -323,19 +323,19 @@ class Subend:
         """Take a piece in and hand over what can be."""
         if self._feed is None:
             return
-        horizon, top = self.horizon, self._stream.top
-        if piece.high > top:
+        horizon = self._horizon
+        if piece.high > self._stream.top:
             self._feed.note_progress()
-        if horizon is None or piece.high <= horizon:
+        if horizon is None or piece.high <= horizon.tick:
             return
-        if piece.low <= horizon:
-            piece = cut(piece, horizon + 1, piece.high)
+        if piece.low <= horizon.tick:
+            piece = cut(piece, horizon.tick + 1, piece.high)
         self._curiosity.answered(piece.low, piece.high, self._context.now)
         if not self._take_next(piece):
             self._stream.accumulate(piece)
             self.advance()
             self._bound()
-        if len(self._curiosity) or self.horizon != self._stream.top:
+        if horizon.tick != self._stream.top or len(self._curiosity):
             self._look_for_gaps()
             self._plan()
 

@@ -181,7 +181,8 @@ class Subscription:
         """
         if self.client is None:
             return
-        self.stalls.review()  # that a stream is passed by is told before what lies beyond
+        if self.stalls.noted:  # that a stream is passed by is told before what lies beyond
+            self.stalls.review()
         if self.answer is None and self.host.takes_more(self.client):
             runs = Runs()
             if self.order is Order.TOTAL:
@@ -539,7 +540,8 @@ class Subscription:
         """Answer a filter change that is through on all strands, and begin the next."""
         change = self.change
         if change is None:
-            self._next_change()
+            if self.changes:
+                self._next_change()
             return
         begun = [strand for strand in self.strands.values() if strand.base is not None]
         if not change.stored or any(each.next is not None or each.is_writing for each in begun):
