@@ -64,10 +64,14 @@ async def measure(scope: Scope, console: Console) -> Findings:
                 f"round {turn + 1}: {contender}, {hops} hops, {subscriptions:,} subscriptions, "
                 f"{idle:,} idle: {seen.rate:,.0f} events/s"
             )
-    for contender in (RELAY, BEST_EFFORT, GUARANTEED):
-        late = await measure_latency(contender, 3, 1_000, scope.latency_s)
-        found.latencies.append(late)
-        console.print(f"{contender}: p50 {late.percentile(0.5):.2f} ms over 3 hops")
+    for turn in range(scope.rounds):
+        for contender in (RELAY, BEST_EFFORT, GUARANTEED):
+            late = await measure_latency(contender, 3, 1_000, scope.latency_s)
+            found.latencies.append(late)
+            console.print(
+                f"round {turn + 1}: {contender}: p50 {late.percentile(0.5):.2f} ms over 3 hops, "
+                f"a sync {late.sync_ms:.2f} ms"
+            )
     console.print("memory beside a stuck subscriber")
     found.memory = await measure_memory(scope.memory_events)
     return found

@@ -75,9 +75,13 @@ class Findings:
         rounds = self.of(*setting)  # type: ignore[arg-type]
         return statistics.median(sum(each.hop_cpu) / each.published * 1e6 for each in rounds)
 
-    def latency(self, contender: str) -> Latency | None:
-        """Return how late single events came."""
-        return next((each for each in self.latencies if each.contender == contender), None)
+    def late(self, contender: str) -> list[Latency]:
+        """Return how late single events of a contender came, by round."""
+        return [each for each in self.latencies if each.contender == contender]
+
+    def age_ms(self, contender: str, share: float) -> float:
+        """Return the age that a share of the events does not exceed, the median of all rounds."""
+        return statistics.median(each.percentile(share) for each in self.late(contender))
 
 
 def verdicts(found: Findings) -> list[Verdict]:
@@ -123,13 +127,14 @@ def _many(found: Findings) -> list[Verdict]:
 
 
 def _late(found: Findings) -> list[Verdict]:
-    ours, floor = found.latency(GUARANTEED), found.latency(RELAY)
-    if ours is None or floor is None:
+    ours = found.late(GUARANTEED)
+    if not ours or not found.late(RELAY):
         return []
-    limit = 3 * floor.percentile(0.5) + ours.sync_ms
-    median = ours.percentile(0.5)
-    subject = f"p50 at {ours.rate:,.0f} events/s over {_hops(ours.hops)}"
-    target = f"{limit:.2f} ms (3 times the relay's {floor.percentile(0.5):.2f}, and a sync)"
+    floor, median = found.age_ms(RELAY, 0.5), found.age_ms(GUARANTEED, 0.5)
+    sync = statistics.median(each.sync_ms for each in ours)
+    limit = 3 * floor + sync
+    subject = f"p50 at {ours[0].rate:,.0f} events/s over {_hops(ours[0].hops)}"
+    target = f"{limit:.2f} ms (3 times the relay's {floor:.2f}, and a sync of {sync:.2f})"
     return [Verdict(subject, target, f"{median:.2f} ms", median <= limit)]
 
 
@@ -164,9 +169,10 @@ _LATE_HEADS: Final = ("contender", "hops", "p50 ms", "p95 ms", "p99 ms", "max ms
 
 
 def _late_rows(found: Findings) -> Iterable[tuple[str, ...]]:
-    for each in found.latencies:
-        shares = [f"{each.percentile(share):.2f}" for share in (0.5, 0.95, 0.99, 1.0)]
-        yield (each.contender, str(each.hops), *shares)
+    hops = {each.contender: each.hops for each in found.latencies}
+    for contender, count in hops.items():
+        shares = [f"{found.age_ms(contender, share):.2f}" for share in (0.5, 0.95, 0.99, 1.0)]
+        yield (contender, str(count), *shares)
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -25,7 +25,7 @@ __all__ = ["Buffer"]
 class Buffer:
     """What one strand lets wait."""
 
-    __slots__ = ("_always", "_backlog", "_backlog_max", "_beyond", "_waiting")
+    __slots__ = ("_always", "_backlog", "_backlog_max", "_beyond", "_losses", "_waiting")
 
     def __init__(self, parameters: Parameters, backlog: Account) -> None:
         self._always = parameters.prefetch_max
@@ -33,6 +33,8 @@ class Buffer:
         self._backlog = backlog
         """What waits beyond ``prefetch_max``, of all strands of the host."""
         self._waiting: deque[Publication | Lost] = deque()
+        self._losses = 0
+        """How many of those that wait are losses."""
         self._beyond: deque[tuple[Tick, int]] = deque()
         """The last ticks and the sizes of runs that are booked on the backlog."""
 
@@ -80,17 +82,14 @@ class Buffer:
     def append_loss(self, lost: Lost) -> None:
         """Let a loss wait in its place."""
         self._waiting.append(lost)
+        self._losses += 1
 
     # --- out -------------------------------------------------------------------------------------
 
     def take_events(self, most: int, up_to: Tick) -> list[Publication]:
         """Take events that may be told: so many, up to a tick, before any loss."""
         waiting = self._waiting
-        if (
-            0 < len(waiting) <= most
-            and waiting[-1].tick <= up_to
-            and Lost not in map(type, waiting)
-        ):
+        if 0 < len(waiting) <= most and waiting[-1].tick <= up_to and not self._losses:
             everything: list[Any] = [*waiting]  # the usual case, at once
             self.clear()
             return everything
@@ -110,11 +109,13 @@ class Buffer:
         if not isinstance(head, Lost) or head.tick > up_to:
             return None
         self._waiting.popleft()
+        self._losses -= 1
         return head
 
     def clear(self) -> None:
         """Let nothing wait any more."""
         self._waiting.clear()
+        self._losses = 0
         self._release()
 
     def _release(self) -> None:
