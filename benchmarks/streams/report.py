@@ -31,8 +31,8 @@ the floor: it reads the same frames (500 events, as many as our publisher puts i
 looks up one attribute in a set, writes them on, and promises nothing. **Best effort** and
 **guaranteed** are gapless with its own client; guaranteed events are synced to disk before they are
 acknowledged or delivered. Rates are published events a second from the first send to the last
-delivery; what best effort has lost does not count. Contenders take turns, and a row is the median of
-its rounds. Processor time is of all relays or brokers together, by published event.
+delivery; what best effort has lost does not count. Contenders take turns, and every figure of a row is
+the median of its rounds. Processor time is of all relays or brokers together, by published event.
 """
 
 

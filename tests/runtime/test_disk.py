@@ -15,6 +15,7 @@ class Store:
     def __init__(self) -> None:
         self.pending_bytes = 0
         self.is_quick = True
+        self.may_be_here = True
         self.flushes: list[tuple[list[int], bool]] = []
         """Which tickets were flushed together, and whether it was allowed at once."""
         self._gathered: list[int] = []
@@ -27,7 +28,7 @@ class Store:
     def flush(self, *, here: bool) -> list[Written]:
         gathered, self._gathered = self._gathered, []
         self.flushes.append((gathered, here))
-        return [Written(ticket) for ticket in gathered] if here else []
+        return [Written(ticket) for ticket in gathered] if here and self.may_be_here else []
 
     def fetch(self, fetch: Fetch) -> None:
         """Nothing is read."""
@@ -148,5 +149,67 @@ def test_what_would_take_long_waits_for_the_turn_and_its_company() -> None:
         assert len(store.flushes) == 1
         await asyncio.sleep(0)
         assert store.flushes[1:] == [([2], True)]
+
+    run(scenario())
+
+
+def test_what_is_durable_at_once_does_not_overtake_what_the_machine_has_not_heard_of() -> None:
+    async def scenario() -> None:
+        store, heard = Store(), list[int]()
+
+        def hear(events: list[Written]) -> None:
+            for told in disk.steps_of(events):
+                for event in told:
+                    assert isinstance(event, Written)
+                    heard.append(event.ticket)
+                    if event.ticket == 2:
+                        step(disk, 4)  # while 3 is durable and not heard of
+
+        disk = Disk(store, asyncio.get_running_loop(), hear, 150)
+        step(disk, 1)
+        await asyncio.sleep(0)
+        store.may_be_here = False
+        step(disk, 2, 3)
+        await asyncio.sleep(0)
+        store.may_be_here = True
+        hear([Written(2), Written(3)])
+        assert heard == [1, 2, 3]
+        assert store.flushes[-1] == ([4], False)
+
+    run(scenario())
+
+
+def test_who_waits_until_nothing_is_under_way_waits_for_what_follows_too() -> None:
+    async def scenario() -> None:
+        store, heard = Store(), list[int]()
+
+        def hear(events: list[Written]) -> None:
+            for told in [*disk.steps_of(events)]:  # as when they wait behind a step
+                for event in told:
+                    assert isinstance(event, Written)
+                    heard.append(event.ticket)
+                    if event.ticket < 8:
+                        step(disk, event.ticket + 1)
+
+        disk = Disk(store, asyncio.get_running_loop(), hear, 1_000)
+        step(disk, 1)
+        await asyncio.gather(disk.drained(), disk.drained())
+        assert heard == [*range(1, 9)]
+
+    run(scenario())
+
+
+def test_nobody_waits_for_a_disk_that_has_given_up() -> None:
+    async def scenario() -> None:
+        store = Store()
+        store.may_be_here = False
+        disk = noticed(store)
+        step(disk, 1)
+        waiting = asyncio.ensure_future(disk.drained())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        disk.give_up()
+        await waiting
+        await disk.drained()
 
     run(scenario())

@@ -23,6 +23,7 @@ from gapless.core.machine import (
     Send,
     Tell,
     Write,
+    Written,
 )
 from gapless.runtime.driver import Driver, MachineError
 from tests.runtime.nodes import LOOPS, run, until
@@ -56,6 +57,7 @@ class Hands:
     def __init__(self) -> None:
         self.done: list[tuple[Any, ...]] = []
         self.flushes = 0
+        self.syncs = 0
         self.driver: Driver
 
     def send(self, peer: str, packet: Any) -> None:
@@ -81,6 +83,9 @@ class Hands:
 
     def flush(self) -> None:
         self.flushes += 1
+
+    def sync(self) -> None:
+        self.syncs += 1
 
 
 def driven(toy: Toy, hands: Hands, failures: list[BaseException]) -> Driver:
@@ -147,6 +152,7 @@ def test_what_was_gathered_goes_out_once_all_that_happened_is_through() -> None:
         driven(toy, hands, []).happen(ClientUp("one"))
         assert len(toy.happened) == 2
         assert hands.flushes == 1
+        assert hands.syncs == 1
 
     run(scenario())
 
@@ -162,6 +168,24 @@ def test_what_happens_when_it_goes_out_is_not_forgotten() -> None:
         toy, hands = Toy(), FullHands()
         driven(toy, hands, []).happen(None)
         assert [event for event, _ in toy.happened] == [None, LinkFull("b2")]
+
+    run(scenario())
+
+
+def test_what_becomes_durable_at_the_end_of_a_step_happens_next() -> None:
+    class QuickHands(Hands):
+        def sync(self) -> None:
+            super().sync()
+            if self.syncs == 1:
+                assert self.flushes == 1, "what is ready goes out before the disk is waited for"
+                self.driver.happen(Written(1))
+
+    async def scenario() -> None:
+        toy, hands = Toy(), QuickHands()
+        toy.effects[None] = [Write(1, ())]
+        driven(toy, hands, []).happen(None)
+        assert [event for event, _ in toy.happened] == [None, Written(1)]
+        assert hands.flushes == hands.syncs == 2
 
     run(scenario())
 

@@ -33,10 +33,10 @@ def test_a_late_commit_now_and_then_changes_nothing() -> None:
         now += 0.001 + took
 
 
-@pytest.mark.parametrize("commit_s", [0.003, 0.010, 0.100])
+@pytest.mark.parametrize("commit_s", [0.001_01, 0.001_5, 0.003, 0.010, 0.100])
 def test_a_slow_disk_takes_about_a_fiftieth_of_the_callers_time(commit_s: float) -> None:
-    share, handed_on = share_waited(commit_s, 0.001)
-    assert share < 2 / DEBT_FACTOR
+    share, handed_on = share_waited(commit_s, 0.002)
+    assert share < 1.1 / DEBT_FACTOR + 0.001
     assert handed_on > 0
 
 

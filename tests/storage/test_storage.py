@@ -15,6 +15,7 @@ from gapless.core.machine import Fetched, Write, Written
 from gapless.messages.clients import Begin, BeginKind, Moment, Order
 from gapless.messages.overlay import PubendProperties
 from gapless.messages.records import (
+    Append,
     AppendPacked,
     CommitRecord,
     DriftRecord,
@@ -41,6 +42,7 @@ from gapless.messages.records import (
 )
 from gapless.messages.requests import HoldId
 from gapless.storage import Storage
+from gapless.storage.codec import encode_row
 from gapless.storage.inspection import list_logs
 from tests.storage.desk import ALL, PATIENCE_S, QUOTES, TRADES, Desk, append, execute, firsts, row
 
@@ -127,12 +129,22 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
 def test_a_row_that_is_packed_already_comes_back_like_any_other(tmp_path: Path) -> None:
     plain = msgspec.structs.replace(row(10, 11), control_version=0)
     pack = msgspec.msgpack.encode(plain.publications)
+    known = row(20, 39)
     with Desk(tmp_path) as desk:
-        desk.write(AppendPacked(TRADES, 10, 11, plain.regime, plain.clock, pack), append(20))
+        desk.write(AppendPacked(TRADES, 10, 11, plain.regime, plain.clock, pack))
+        desk.write(Append(known, msgspec.msgpack.encode(known.publications)))
     with Desk(tmp_path) as desk:
-        assert desk.fetch(TRADES).rows == (plain, row(20))
+        assert desk.fetch(TRADES).rows == (plain, known)
     (summary,) = list_logs(tmp_path)
-    assert (summary.rows, summary.events) == (2, 3)
+    assert (summary.rows, summary.events) == (2, 4)
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 300])
+def test_a_row_is_written_as_it_would_be_without_its_pack(count: int) -> None:
+    event = row(10).publications[0]
+    events = tuple(msgspec.structs.replace(event, tick=10 + place) for place in range(count))
+    one = msgspec.structs.replace(row(10), last=9 + count, publications=events)
+    assert encode_row(one, msgspec.msgpack.encode(one.publications)) == encode_row(one)
 
 
 def test_a_fetch_gives_the_rows_that_touch_its_range(tmp_path: Path) -> None:

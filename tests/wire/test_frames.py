@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,3 +47,20 @@ def test_a_stranger_that_speaks_http_is_told_so() -> None:
 def test_a_frame_of_the_greatest_size_passes() -> None:
     body = bytes(FRAME_BYTES_MAX)
     assert Splitter().feed(framed(body)) == [body]
+
+
+def test_a_frame_in_tiny_pieces_takes_about_as_much_memory_as_the_frame() -> None:
+    splitter, body = Splitter(), bytes(range(256)) * 400
+    data = framed(body)
+    for place in range(0, len(data) - 3, 3):
+        assert splitter.feed(data[place : place + 3]) == []
+    assert sum(map(sys.getsizeof, splitter._parts)) < 2 * len(data)
+    assert splitter.feed(data[place + 3 :]) == [body]
+
+
+def test_a_large_frame_in_large_and_small_pieces_is_whole_again() -> None:
+    splitter, body = Splitter(), bytes(range(256)) * 400
+    data, found = framed(body, b"next"), []
+    for low, high in pairwise([0, 5, 9_000, 9_001, 9_010, 40_000, 44_095, 102_400, len(data)]):
+        found += splitter.feed(data[low:high])
+    assert found == [body, b"next"]

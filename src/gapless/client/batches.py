@@ -200,7 +200,8 @@ class Batch:
 
     def wire_events(self) -> Any:
         """Return the events as a part of a request, without encoding them again."""
-        head = _ENCODE((None,) * self.count)[: -self.count]
+        assert self.count, "an empty batch is not sent"
+        head = _ENCODE((None,) * self.count)[: -self.count]  # of an array with a byte for each
         return msgspec.Raw(head + b"".join(filter(None, self.events)))
 
     # --- the outcome ---------------------------------------------------------------------------

@@ -299,7 +299,9 @@ class _Contents:
         return size
 
     def note(self, publications: tuple[Publication, ...], size: int) -> None:
-        """Remember how large publications are that were not measured before."""
+        """Remember how large publications are."""
+        if id(publications) in self._known:
+            return
         self._known[id(publications)] = (publications, size)
         self._held += size
         while self._held > MEASURED_BYTES_MAX and len(self._known) > 1:

@@ -83,7 +83,7 @@ class LogSize:
     @property
     def is_full(self) -> bool:
         """Whether the log has reached its limit."""
-        return self._marks[-1][1] - self._marks[0][1] >= self.bytes_max
+        return self.bytes >= self.bytes_max
 
     @property
     def marks(self) -> tuple[tuple[Tick, int], ...]:

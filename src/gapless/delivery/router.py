@@ -396,9 +396,7 @@ class Router:
         if self._account.bytes > cache_bytes:
             shrink(self._account, (each.stream for each in self._routed.values()), cache_bytes)
         kept = self._context.parameters.regimes_kept
-        known = len(routed.regimes)
-        is_full = known > 2 * kept + 1 and known > 2 * (kept + len(routed.stream)) + 1
-        if is_full and routed.log is None:
+        if routed.log is None and len(routed.regimes) > 2 * (kept + len(routed.stream)) + 1:
             routed.regimes.forget(routed.stream.regimes(), kept)
 
     def _found(self, routed: Routed, piece: Piece) -> None:

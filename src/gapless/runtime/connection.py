@@ -151,8 +151,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand on every frame that is whole now; what cannot be understood ends the connection."""
-        is_over = self.over
-        if is_over:
+        was_over = self.over  # by a name of its own, as it may change below
+        if was_over:
             return
         self.heard = True
         if len(data) >= MUCH_READ:
@@ -250,6 +250,8 @@ class Connection(asyncio.Protocol):
         if not self.over:
             self.over = True
             self.handler.closed(reason)
+
+    # --- limits and backpressure --------------------------------------------------------------------------
 
     def allow(self, frame_bytes_max: int) -> None:
         """Take frames of another size from now on."""

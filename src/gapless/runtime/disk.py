@@ -1,11 +1,14 @@
 """What is under way to the store of a node, and what it has done.
 
-All writes of one turn of the event loop become durable together. A lone one, with nothing else under
-way, is made durable here in the loop if that is quick; else by a thread, while the loop goes on.
+Writes of one turn of the event loop become durable together. A lone one, with nothing else under way,
+is made durable here in the loop if that is quick; else by a thread, while the loop goes on.
 
 Whether a write is alone in its turn is known only when the turn is over. But turns are like the ones
 before them: if just one step has written in the last turn that had any, the first that writes in this
-one does not wait for the others. Who comes later in the turn does, and so do all in the next.
+one does not wait for company. Who comes later in the turn does, and so do all in the next.
+
+Writes are reported in the order of asking. So one that is made durable here must not overtake another
+that is durable but of which the machine has not heard: that is under way until its step begins.
 """
 
 from __future__ import annotations
@@ -63,7 +66,7 @@ class Disk:
         return len(self._sizes)
 
     def write(self, write: Write) -> None:
-        """Make changes durable, with all others of this turn."""
+        """Make changes durable, with others of this turn."""
         self._sizes[write.ticket] = self._store.gather(write)
         self._gathered += 1
         self._has_written = True
@@ -108,25 +111,31 @@ class Disk:
         step: list[Event] = []
         room = self._step_bytes_max
         for event in events:
-            size = 0
-            if type(event) is Written:
-                self.writes += 1
-                size = self._sizes.pop(event.ticket, 0)
+            size = self._sizes.get(event.ticket, 0) if type(event) is Written else 0
             if step and (size > room or type(event) is not Written):
-                yield step
+                yield self._heard(step)
                 step, room = [], self._step_bytes_max
             step.append(event)
             room -= size
         if step:
-            yield step
-        if not self._sizes and self._drained is not None:
+            yield self._heard(step)
+        if not self._sizes:
             self._let_go()
 
+    def _heard(self, step: list[Event]) -> list[Event]:
+        """The machine hears of these writes now: they are not under way any more."""
+        for event in step:
+            if type(event) is Written:
+                self.writes += 1
+                self._sizes.pop(event.ticket, None)
+        return step
+
     async def drained(self) -> None:
-        """Wait until nothing is under way."""
-        if self._sizes:
-            self._drained = self._loop.create_future()
-            await self._drained
+        """Wait until nothing is under way; what was done may have led to more."""
+        while self._sizes:
+            if self._drained is None:
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)
 
     def give_up(self) -> None:
         """Nothing more will become durable: nobody waits for it."""
@@ -134,8 +143,9 @@ class Disk:
         self._let_go()
 
     def _let_go(self) -> None:
-        if self._drained is not None and not self._drained.done():
+        if self._drained is not None:
             self._drained.set_result(None)
+            self._drained = None
 
     def close(self) -> None:
         """Write what waits, and end."""

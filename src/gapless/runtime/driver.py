@@ -66,6 +66,9 @@ class Hands(Protocol):
     def flush(self) -> None:
         """Nothing more is to be done now: let go out what was gathered."""
 
+    def sync(self) -> None:
+        """All steps are through: let be durable what they wrote, if it need not wait for more."""
+
 
 def moment() -> Moment:
     """Return both clocks in microseconds."""
@@ -135,6 +138,8 @@ class Driver:
                 self.steps += 1
                 self.step_ns += took
                 self.longest_ns = max(self.longest_ns, took)
+                if not batches:
+                    self._hands.sync()  # what becomes durable by it happens next
             self._arm()
         except Exception as error:  # noqa: BLE001 - whatever breaks the machine ends this life
             self.stop()

@@ -305,8 +305,11 @@ class Node:
         self.disk.fetch(fetch)
 
     def flush(self) -> None:
-        """Write what was gathered for connections; then what was gathered for the disk, if it is alone."""
+        """Write what was gathered for connections."""
         self._outbox.flush()
+
+    def sync(self) -> None:
+        """Let be durable at once what was written, if it is alone."""
         self.disk.step_ended()
 
     # --- what happens ----------------------------------------------------------------------------

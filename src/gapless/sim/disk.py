@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetch, Fetched, Write, Written
-from gapless.delivery.packing import packed, unpack_row
+from gapless.delivery.packing import pack, packed, unpack_row
 from gapless.messages.records import (
     Append,
     AppendPacked,
@@ -126,6 +126,7 @@ class Disk:
             if type(change) is Store:
                 self.records[change.record.key] = change.record
             elif type(change) is Append:
+                assert change.pack in {b"", pack(change.row.publications)}, "they are not the same"
                 self._append(change.row)
             elif type(change) is Erase:
                 self.records.pop(change.key, None)

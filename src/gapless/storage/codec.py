@@ -94,7 +94,7 @@ class StoredRow(NamedTuple):
         return self.summed(_sum)
 
     def summed(self, add: _Sum) -> int:
-        """Return the sum over all columns, summed in one way or another."""
+        """Return the sum over all columns; the frame, which may be long, is added in one way or another."""
         numbers = _pack_row(self.first, self.last, self.previous, self.events)
         return add(self.frame, crc32(self.label.encode() + numbers))
 

@@ -1,9 +1,9 @@
 """Whether a commit may be waited for in the caller's thread: while it is small and the disk is fast.
 
 Now and then any disk is late, and nobody can know it before. So what counts is how much of its time
-the caller loses: what late commits take beyond what is quick is a *debt*, and is paid off by the time
-that passes. While the debt is small the caller waits; a disk that is always slow takes a fiftieth of
-the caller's time, and all else is written by a thread.
+the caller loses: what late commits take is a *debt*, and is paid off by the time that passes. While the
+debt is small the caller waits; a disk that is always slow takes a fiftieth of the caller's time, and
+all else is written by a thread.
 """
 
 from __future__ import annotations
@@ -49,6 +49,6 @@ class Pace:
 
     def waited(self, began: float, now: float) -> None:
         """Note how long a commit took."""
-        late = now - began - QUICK_S
-        if late > 0:
-            self._paid_at = max(self._paid_at, now) + DEBT_FACTOR * late
+        took = now - began
+        if took > QUICK_S:
+            self._paid_at = max(self._paid_at, now) + DEBT_FACTOR * took

@@ -11,6 +11,9 @@ __all__ = ["HEADER_BYTES", "Splitter"]
 
 HEADER_BYTES: Final = 4
 
+SMALL_BYTES: Final = 4_096
+"""Pieces that are smaller than this are not worth being kept by themselves."""
+
 
 class Splitter:
     r"""Cuts what arrives into bodies, whatever pieces it arrives in.
@@ -23,8 +26,8 @@ class Splitter:
     def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
         self.limit = limit
         """Bytes that a body may have; it may be raised when the other side is known better."""
-        self._parts: list[bytes] = []
-        """What has come of a frame that is not whole, in the pieces it came in."""
+        self._parts: list[bytes | bytearray] = []
+        """What has come of a frame that is not whole; small pieces are put together."""
         self._missing = 0
         """So many bytes at least must come before that frame can be whole."""
 
@@ -36,7 +39,7 @@ class Splitter:
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes; return the bodies that are now whole."""
         if self._parts:
-            self._parts.append(data)
+            self._add(data)
             self._missing -= len(data)
             if self._missing > 0:
                 return []
@@ -63,6 +66,15 @@ class Splitter:
             f"a frame of {size:,} bytes is larger than the limit of {self.limit:,}; "
             "is the other side speaking gapless?"
         )
+
+    def _add(self, data: bytes) -> None:
+        """Add a piece; however small they are, all together take about as much as the frame."""
+        if len(data) >= SMALL_BYTES:
+            self._parts.append(data)
+        elif type(self._parts[-1]) is bytearray:
+            self._parts[-1] += data
+        else:
+            self._parts.append(bytearray(data))
 
     def _keep(self, rest: bytes, missing: int) -> None:
         self._parts = [rest]

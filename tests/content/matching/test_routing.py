@@ -68,7 +68,9 @@ def test_links_and_local_subscriptions_are_those_that_brute_force_finds(
         for _ in range(20):
             checked.change()
         events = [samples.event(checked.rng) for _ in range(8)]
-        assert checked.index.match_batch(events) == [checked.expected(each) for each in events]
+        expected = [checked.expected(each) for each in events]
+        assert checked.index.match_batch(events) == expected
+        assert checked.index.match_links(events) == [each.links for each in expected]
 
 
 def test_without_local_subscriptions_a_search_ends_when_all_links_are_hit(kernel: str) -> None:

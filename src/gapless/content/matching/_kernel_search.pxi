@@ -32,7 +32,7 @@ cdef class Search(Store):
                     if type(<object>owner) is not Owners:
                         give(found, <object>owner, item)
                         continue
-                keys = self.keys()  # not in the loop: there it would be taken for a dict's
+                keys = self.keys()  # Cython takes `for key in x.keys()` for a loop over a dict
                 for key in keys:
                     give(found, key, item)
             finally:
