@@ -237,7 +237,7 @@ def test_silence_that_a_broker_holds_wrongly_breaks_i3() -> None:
                 if strand.state is not State.LIVE or strand.base is None or not stream.ticks:
                     continue
                 # as if nothing were handed over since it began
-                subend._horizon._tick = strand.base
+                subend._horizon.tick = strand.base
                 piece = Piece(strand.base + 1, stream.ticks[-1], record.number, 0)
                 probe.piece(host.process, host.broker, True, stream, piece)
     assert "I3" in names(world)
@@ -266,7 +266,7 @@ def test_silence_that_a_stream_holds_wrongly_breaks_i3_in_that_step() -> None:
     probe._steps = 0  # nor is it the turn of all that is held
     probe.moved(host.process, machine, None)
     assert names(world) == []
-    strand.subend._horizon._tick = strand.base
+    strand.subend._horizon.tick = strand.base
     strand.subend._stream.accumulate(silent)
     probe.moved(host.process, machine, None)
     assert "I3" in names(world)
@@ -277,7 +277,7 @@ def test_silence_that_is_held_when_a_filter_starts_breaks_i3() -> None:
     host, machine, strand, silent = live_strand(world, probe)
     probe._steps = 0
     machine.host._segments, segments = {}, machine.host._segments
-    strand.subend._horizon._tick = strand.base
+    strand.subend._horizon.tick = strand.base
     strand.subend._stream.accumulate(silent)
     probe.moved(host.process, machine, None)
     assert names(world) == []
@@ -421,7 +421,7 @@ def some_subend(world: World) -> tuple[Host, Any, Any]:
 def test_a_horizon_that_falls_breaks_i7() -> None:
     world, probe = sound(Strands)
     host, machine, subend = some_subend(world)
-    subend._horizon._tick -= 1
+    subend._horizon.tick -= 1
     probe.moved(host.process, machine, None)
     assert names(world) == ["I7"]
 
