@@ -207,7 +207,7 @@ def markdown(found: Findings) -> str:
             f"MiB held by the broker while {found.memory.published:,} events were published: {held}.",
         ]
     parts.append(
-        f"Rounds: {len(found.of(RELAY, 1))}. Python {platform.python_version()} on {platform.machine()}, two cores shared with other work. "
+        f"Rounds: {len(found.of(RELAY, 1))}, of latencies {len(found.late(RELAY))}. Python {platform.python_version()} on {platform.machine()}, two cores shared with other work. "
         "Made by `make bench-streams`."
     )
     return "\n\n".join(parts) + "\n"
