@@ -7,7 +7,7 @@ SHELL := /bin/bash
 VENV := .venv
 PYTHON_BIN := $(VENV)/bin/python
 READY := $(VENV)/.ready
-KERNELS := src/gapless/content/matching src/gapless/delivery/survey
+KERNELS := src/gapless/content/matching src/gapless/content/plain src/gapless/delivery/survey
 KERNEL_SOURCES := $(foreach kind,pyx pxi h,$(wildcard $(KERNELS:%=%/*.$(kind))))
 
 WORKERS ?= 2

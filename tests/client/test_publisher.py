@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
 import gapless
 from gapless import F, Position
+from gapless.core.limits import BATCH_EVENTS_MAX
 from gapless.errors import (
     AttributeValueError,
     ClosedError,
@@ -50,6 +52,25 @@ async def test_publish_many_returns_the_position_of_the_last() -> None:
         assert [event.sequence for event in found] == [*range(1, 3_001)]
         assert found[-1].position == position
         assert found[1].payload == b"x"
+
+
+@story
+async def test_publish_many_lets_others_have_their_turns_between_batches() -> None:
+    given = 0
+
+    def events() -> Iterator[dict[str, int]]:
+        nonlocal given
+        for given in range(1, 5 * BATCH_EVENTS_MAX + 1):
+            yield {"n": given}
+
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            publishing = asyncio.ensure_future(publisher.publish_many(events()))
+            seen = set()
+            while not publishing.done():
+                seen.add(given)
+                await asyncio.sleep(0)
+        assert seen >= {BATCH_EVENTS_MAX * number for number in range(6)}
 
 
 @story

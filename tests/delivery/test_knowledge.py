@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gapless.content.values import Value
 from gapless.core.ticks import RangeSet
 from gapless.delivery import knowledge
+from gapless.delivery.contents import content_bytes
 from gapless.delivery.knowledge import ConflictError, Knowledge
 from gapless.messages.streams import Piece, Publication
 from tests.delivery.model import (
@@ -163,9 +164,9 @@ def test_another_publication_at_a_known_tick_is_a_conflict(other: Publication) -
 def test_content_grows_with_payloads_names_and_texts() -> None:
     def size(publisher: str, attributes: dict[str, Value], payload: bytes) -> int:
         one = Publication(1, publisher, 1, attributes, payload)
-        return knowledge.content_bytes(Piece(1, 1, 1, 0, (one,)))
+        return content_bytes(Piece(1, 1, 1, 0, (one,)))
 
-    assert knowledge.content_bytes(silence(1, 9)) == 0
+    assert content_bytes(silence(1, 9)) == 0
     least = size("", {}, b"")
     assert least < 10
     long = "x" * 1_000

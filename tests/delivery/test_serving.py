@@ -14,7 +14,8 @@ from gapless.core.machine import Fetch, Fetched, Write
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
 from gapless.delivery import serving as serving_module
-from gapless.delivery.knowledge import content_bytes, fault_of
+from gapless.delivery.contents import content_bytes
+from gapless.delivery.knowledge import fault_of
 from gapless.delivery.packing import packed, unpack, unpack_ticks
 from gapless.delivery.serving import Serving
 from gapless.messages.records import (

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gapless.core.ids import PubendId
 from gapless.core.parameters import Parameters
+from gapless.delivery import contents
 from gapless.messages.clients import Delivery
 from gapless.messages.streams import Publication
-from gapless.runtime.clients import halves
+from gapless.runtime.clients import as_told, halves
 from gapless.sim.runner import run_seed
-from gapless.wire import FRAME_BYTES_MAX
+from gapless.wire import CLIENT_NOTICES, FRAME_BYTES_MAX
 from tests.cases import scaled
 from tests.runtime.nodes import run, world
 from tests.runtime.raw_client import RawClient
@@ -67,6 +69,20 @@ def test_a_delivery_is_divided_in_the_order_of_its_events() -> None:
     assert first.events + second.events == whole.events
     assert (first.count, second.count) == (2, 3)
     assert second.runs == ((trades, (publication(3),)), *runs[1:])
+
+
+def test_a_delivery_travels_the_same_whether_its_events_were_written_just_now_or_not() -> None:
+    one = tuple(map(publication, range(1, 9)))
+    other = tuple(map(publication, range(20, 29)))
+    contents.written(one)
+    contents.written(other)
+    trades, quotes = PubendId("trades"), PubendId("quotes")
+    delivery = Delivery(
+        "all", ((trades, (*one, *other)), (quotes, one[2:5]), (trades, (*one, *other[:3])))
+    )
+    told = as_told(delivery)
+    assert [type(run) for _, run in told.runs] == [msgspec.Raw, tuple, msgspec.Raw]
+    assert CLIENT_NOTICES.encode(told) == CLIENT_NOTICES.encode(delivery)
 
 
 def test_more_events_than_a_frame_holds_are_delivered_in_several() -> None:

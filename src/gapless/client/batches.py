@@ -8,13 +8,13 @@ is until it is answered: it is sent again under its sequences over every new con
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from itertools import chain
-from typing import Any, NamedTuple, cast
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gapless.client.position import Position
+from gapless.content.plain import are_plain
 from gapless.content.values import Attributes, Value, check_attributes, check_value
 from gapless.core.errors import AttributeValueError, GaplessError, UsageError
 from gapless.core.ticks import Tick
@@ -22,7 +22,6 @@ from gapless.core.ticks import Tick
 __all__ = ["Batch", "Receipt", "Waiter", "encoded", "encoded_plain"]
 
 _ENCODE = msgspec.msgpack.Encoder().encode
-_VALUES = list[Value]
 _PLAIN = frozenset({bool, int, float, str})
 
 
@@ -73,29 +72,12 @@ def encoded_plain(events: Sequence[object]) -> list[bytes] | None:
     >>> len(encoded_plain([({"price": 91.5}, b"...")])), encoded_plain([({"price": None}, b"")])
     (1, None)
     """
-    if not _are_all(tuple, events):
-        return None
-    pairs = cast("Sequence[tuple[Any, ...]]", events)
-    if {*map(len, pairs)} != {2}:
-        return None
-    all_attributes, payloads = zip(*pairs, strict=True)
-    if not _are_all(dict, all_attributes) or not _are_all(bytes, payloads):
-        return None
-    values = [*chain.from_iterable(map(dict.values, all_attributes))]
-    if not _PLAIN.issuperset(map(type, values)):
-        return None
-    if not _are_all(str, chain.from_iterable(all_attributes)):
+    if not are_plain(events):
         return None
     try:
-        msgspec.convert(values, _VALUES)  # how large ints may be
-        return [_ENCODE(event) for event in events]
-    except (msgspec.ValidationError, UnicodeEncodeError):
+        return [*map(_ENCODE, events)]
+    except UnicodeEncodeError:
         return None
-
-
-def _are_all(kind: type, things: Iterable[object]) -> bool:
-    """Say whether all are of one type, and none of a derived one."""
-    return {kind}.issuperset(map(type, things))
 
 
 class Waiter(NamedTuple):

@@ -232,9 +232,12 @@ class Publisher:
             plain = encoded_plain(chunk) if self._is_free else None
             if plain is not None and sum(map(len, plain)) <= self._outbox.batch_bytes:
                 self._add_part(plain, parts)
-                continue
-            for each in chunk:
-                self._add_part([self._encoded(*pair(each))], parts)
+            else:
+                for each in chunk:
+                    self._add_part([self._encoded(*pair(each))], parts)
+            await asyncio.sleep(
+                0
+            )  # it is sent before the next are looked at, and others have a turn
 
     def _add_part(self, events: list[bytes], parts: _Parts) -> None:
         """Add events, all to one batch, and note which part of it they are."""

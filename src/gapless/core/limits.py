@@ -336,8 +336,8 @@ answered. So a lone event is not held back, and under load frames are full."""
 UNDER_WAY_BYTES_MAX: Final = 8_388_608
 """More than this a publisher does not send before something is answered."""
 
-INFLIGHT_MAX: Final = 8_192
-"""Events that may wait in a publisher, by default; ``send`` waits when there are more."""
+INFLIGHT_MAX: Final = 8_000
+"""Events that may wait in a publisher, by default, whole batches of them; ``send`` waits when there are more."""
 
 CHUNK_BYTES_MAX: Final = 262_144
 """A chunk that is staged is sent when it has so many bytes. It becomes a row of the log."""

@@ -22,9 +22,9 @@ from typing import Final
 from gapless.core.ids import PubendId
 from gapless.core.limits import JOIN_PUBLICATIONS_MAX
 from gapless.core.ticks import Tick, TickRange
+from gapless.delivery.contents import content_bytes
 from gapless.delivery.knowledge import (
     Knowledge,
-    content_bytes,
     cut,
     join,
     overlaid,

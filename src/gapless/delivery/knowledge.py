@@ -24,24 +24,19 @@ say the same or less; none changes its argument.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 from itertools import pairwise
 from operator import attrgetter
 from typing import Final
 
-import msgspec
-
 from gapless.core.ids import PubendId
-from gapless.core.limits import MEASURED_BYTES_MAX
 from gapless.core.ticks import RangeSet, Tick
 from gapless.messages.streams import Piece, Publication
 
 __all__ = [
     "ConflictError",
     "Knowledge",
-    "content_bytes",
     "cut",
     "divided",
     "fault_of",
@@ -56,7 +51,6 @@ __all__ = [
     "tick_of",
     "within",
     "without",
-    "written",
 ]
 
 tick_of: Final = attrgetter("tick")
@@ -250,62 +244,3 @@ def _is_same(one: Publication, other: Publication) -> bool:
         and one.publisher == other.publisher
         and one.payload == other.payload
     )
-
-
-_encode: Final = msgspec.msgpack.Encoder().encode
-
-
-def written_bytes(publications: tuple[Publication, ...]) -> int:
-    """Return how many bytes publications take when they are written.
-
-    Without the head of the array, so that the sizes of parts add up to that of the whole.
-    """
-    return len(_encode(publications)) - _head_bytes(len(publications))
-
-
-def written(publications: tuple[Publication, ...]) -> bytes:
-    """Return publications as they are written; nobody has to measure them after that."""
-    pack = _encode(publications)
-    _contents.note(publications, len(pack) - _head_bytes(len(publications)))
-    return pack
-
-
-def _head_bytes(count: int) -> int:
-    """Return how many bytes of msgpack say that so many things follow."""
-    return 1 if count < 2**4 else 3 if count < 2**16 else 5
-
-
-def content_bytes(piece: Piece) -> int:
-    """Return how many bytes the publications of a piece take when they are written."""
-    return _contents.measure(piece.publications)
-
-
-class _Contents:
-    """Measures publications. The same ones pass several rooms, so the last answers are kept."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[int, tuple[tuple[Publication, ...], int]] = OrderedDict()
-        """By identity; it holds the publications, so that no others can have it."""
-        self._held = 0
-
-    def measure(self, publications: tuple[Publication, ...]) -> int:
-        if not publications:
-            return 0
-        known = self._known.get(id(publications))
-        if known is not None:
-            return known[1]
-        size = written_bytes(publications)
-        self.note(publications, size)
-        return size
-
-    def note(self, publications: tuple[Publication, ...], size: int) -> None:
-        """Remember how large publications are."""
-        if id(publications) in self._known:
-            return
-        self._known[id(publications)] = (publications, size)
-        self._held += size
-        while self._held > MEASURED_BYTES_MAX and len(self._known) > 1:
-            self._held -= self._known.popitem(last=False)[1][1]
-
-
-_contents = _Contents()

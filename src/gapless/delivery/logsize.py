@@ -18,7 +18,7 @@ from typing import Final
 from gapless.core.ids import PubendId, ShbId
 from gapless.core.limits import SHOWN_LAGGING_MAX
 from gapless.core.ticks import Tick
-from gapless.delivery.knowledge import content_bytes
+from gapless.delivery.contents import content_bytes
 from gapless.messages.streams import Piece
 
 __all__ = ["LogSize", "packed_bytes", "row_bytes"]

@@ -33,9 +33,9 @@ from gapless.core.machine import Context, Fetched
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
 from gapless.delivery.blanks import BlankPack
+from gapless.delivery.contents import written
 from gapless.delivery.early_hosts import EarlyHosts, Known
 from gapless.delivery.hosted_regimes import exact_pieces, outlived, regime_at
-from gapless.delivery.knowledge import written
 from gapless.delivery.logsize import LogSize, packed_bytes, row_bytes
 from gapless.delivery.lookup import Batch, Found, LookUps
 from gapless.delivery.members import Claim, Membership

@@ -18,8 +18,8 @@ from gapless.core.limits import ANSWER_FRAMES_MAX
 from gapless.core.machine import Context
 from gapless.core.ticks import Tick
 from gapless.delivery.attachments import Attachment, Routed, Routing
+from gapless.delivery.contents import content_bytes
 from gapless.delivery.knowledge import (
-    content_bytes,
     divided,
     joined,
     publications_between,

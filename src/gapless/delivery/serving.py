@@ -29,8 +29,9 @@ from gapless.core.limits import (
 from gapless.core.machine import Context
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
+from gapless.delivery.contents import content_bytes
 from gapless.delivery.early_hosts import Known
-from gapless.delivery.knowledge import content_bytes, cut, filtered
+from gapless.delivery.knowledge import cut, filtered
 from gapless.delivery.packing import Picker, packed_ticks
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.requests import way_back

@@ -12,12 +12,15 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from gapless.audit.brokers import BrokerAudit
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import PubendId
 from gapless.core.limits import BEATS_MISSED_MAX, SHOWN_CLIENT_NAME_MAX
 from gapless.core.machine import Asked, ClientDown, ClientFree, ClientFull, ClientUp, Event
 from gapless.core.parameters import Parameters
+from gapless.delivery.contents import as_written
 from gapless.messages.clients import Delivery, Publish, Published
 from gapless.messages.staging import Stage
 from gapless.messages.streams import Publication
@@ -47,6 +50,17 @@ def _delivery(whole: Delivery, events: list[tuple[PubendId, Publication]]) -> De
             runs.append((pubend, []))
         runs[-1][1].append(publication)
     return Delivery(whole.subscription, tuple((pubend, tuple(run)) for pubend, run in runs))
+
+
+def as_told(delivery: Delivery) -> Delivery:
+    """Return a delivery in which runs that were written just now are as they were written."""
+    runs: Any = [(pubend, _written(run) or run) for pubend, run in delivery.runs]
+    return Delivery(delivery.subscription, runs)
+
+
+def _written(run: tuple[Publication, ...]) -> msgspec.Raw | None:
+    pack = as_written(run)
+    return None if pack is None else msgspec.Raw(pack)
 
 
 class ClientSession:
@@ -212,7 +226,7 @@ class Clients:
         if self.audit is not None:
             self.audit.told(client, notice)
         try:
-            frame = CLIENT_NOTICES.encode(notice)
+            frame = CLIENT_NOTICES.encode(as_told(notice) if kind is Delivery else notice)
         except ProtocolError as error:
             self._tell_parts(session, notice, error)
         else:

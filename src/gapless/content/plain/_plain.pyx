@@ -1,0 +1,54 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+# cython: freethreading_compatible=False
+"""Plain events, told in one walk. What they are: see the package's docstring and the twin.
+
+Nothing of the caller's runs in between, as all types are exact; so what is borrowed stays.
+"""
+
+from cpython.bool cimport PyBool_Check
+from cpython.bytes cimport PyBytes_CheckExact
+from cpython.dict cimport PyDict_CheckExact, PyDict_Next
+from cpython.float cimport PyFloat_CheckExact
+from cpython.long cimport PyLong_CheckExact
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.unicode cimport PyUnicode_CheckExact
+
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+
+
+def are_plain(events):
+    """Say whether all are pairs of a dict and bytes, the dict from texts to values, none of a derived type."""
+    cdef object event
+    for event in events:
+        if not (
+            PyTuple_CheckExact(event)
+            and PyTuple_GET_SIZE(event) == 2
+            and PyDict_CheckExact(<object>PyTuple_GET_ITEM(event, 0))
+            and PyBytes_CheckExact(<object>PyTuple_GET_ITEM(event, 1))
+            and has_plain_items(<object>PyTuple_GET_ITEM(event, 0))
+        ):
+            return False
+    return True
+
+
+cdef bint has_plain_items(attributes) except -1:
+    cdef Py_ssize_t place = 0
+    cdef PyObject *name
+    cdef PyObject *value
+    while PyDict_Next(attributes, &place, &name, &value):
+        if not (PyUnicode_CheckExact(<object>name) and is_plain(<object>value)):
+            return False
+    return True
+
+
+cdef inline bint is_plain(value) except -1:
+    cdef int overflow = 0
+    if PyFloat_CheckExact(value) or PyUnicode_CheckExact(value) or PyBool_Check(value):
+        return True
+    if not PyLong_CheckExact(value):
+        return False
+    PyLong_AsLongLongAndOverflow(value, &overflow)
+    return overflow == 0

@@ -1,0 +1,43 @@
+"""Plain events, told in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, cast
+
+from gapless.core.limits import INT_MAX, INT_MIN
+
+__all__ = ["are_plain"]
+
+_PLAIN = frozenset({bool, int, float, str})
+
+
+def are_plain(events: Sequence[object]) -> bool:
+    """Say whether all are pairs of a dict and bytes, the dict from texts to values, none of a derived type.
+
+    Texts are not looked into: whether they hold half of a surrogate pair shows when they are encoded.
+
+    >>> are_plain([({"price": 91.5}, b"...")]), are_plain([({"price": None}, b"")])
+    (True, False)
+    """
+    if not _are_all(tuple, events):
+        return False
+    pairs = cast("Sequence[tuple[Any, ...]]", events)
+    if not {2}.issuperset(map(len, pairs)):
+        return False
+    if not _are_all(dict, [pair[0] for pair in pairs]):
+        return False
+    if not _are_all(bytes, [pair[1] for pair in pairs]):
+        return False
+    if not _are_all(str, chain.from_iterable(pair[0] for pair in pairs)):
+        return False
+    values = [*chain.from_iterable(pair[0].values() for pair in pairs)]
+    return _PLAIN.issuperset(map(type, values)) and all(
+        INT_MIN <= value <= INT_MAX for value in values if type(value) is int
+    )
+
+
+def _are_all(kind: type, things: Iterable[object]) -> bool:
+    """Say whether all are of one type, and none of a derived one."""
+    return {kind}.issuperset(map(type, things))

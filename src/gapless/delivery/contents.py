@@ -1,0 +1,143 @@
+"""Publications as they are written, and how large they are; what was found out is kept for a while.
+
+The same publications pass several rooms within a moment: they are written to the log, measured where
+they wait, and told to all who take them. What was written is a *pack*, an array in msgpack. Whoever
+takes all publications of a pack gets its bytes: to encode them again would cost as much as to match
+them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from gapless.core.limits import MEASURED_BYTES_MAX
+from gapless.messages.streams import Piece, Publication
+
+__all__ = ["as_written", "content_bytes", "written", "written_bytes"]
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def written_bytes(publications: tuple[Publication, ...]) -> int:
+    """Return how many bytes publications take when they are written.
+
+    Without the head of the array, so that the sizes of parts add up to that of the whole.
+    """
+    return len(_encode(publications)) - _head_bytes(len(publications))
+
+
+def written(publications: tuple[Publication, ...]) -> bytes:
+    """Return publications of consecutive ticks as they are written.
+
+    Nobody has to measure them after that, or to encode them.
+    """
+    pack = _encode(publications)
+    _contents.note(publications, len(pack) - _head_bytes(len(publications)))
+    _packs.note(publications, pack)
+    return pack
+
+
+def as_written(publications: Sequence[Publication]) -> bytes | None:
+    """Return a run of one pubend as it would be written if it begins with a whole pack, else None."""
+    return _packs.put_together(publications)
+
+
+def content_bytes(piece: Piece) -> int:
+    """Return how many bytes the publications of a piece take when they are written."""
+    return _contents.measure(piece.publications)
+
+
+def _head_bytes(count: int) -> int:
+    """Return how many bytes of msgpack say that so many things follow."""
+    return 1 if count < 2**4 else 3 if count < 2**16 else 5
+
+
+def _head(count: int) -> bytes:
+    """Return the bytes that say that so many things follow."""
+    return _encode((None,) * count)[:-count]  # of an array with a byte for each
+
+
+class _Contents:
+    """Measures publications. The same ones pass several rooms, so the last answers are kept."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[int, tuple[tuple[Publication, ...], int]] = OrderedDict()
+        """By identity; it holds the publications, so that no others can have it."""
+        self._held = 0
+
+    def measure(self, publications: tuple[Publication, ...]) -> int:
+        if not publications:
+            return 0
+        known = self._known.get(id(publications))
+        if known is not None:
+            return known[1]
+        size = written_bytes(publications)
+        self.note(publications, size)
+        return size
+
+    def note(self, publications: tuple[Publication, ...], size: int) -> None:
+        """Remember how large publications are."""
+        if id(publications) in self._known:
+            return
+        self._known[id(publications)] = (publications, size)
+        self._held += size
+        while self._held > MEASURED_BYTES_MAX and len(self._known) > 1:
+            self._held -= self._known.popitem(last=False)[1][1]
+
+
+class _Pack(NamedTuple):
+    publications: tuple[Publication, ...]
+    body: memoryview
+    """The pack without its head."""
+
+
+class _Packs:
+    """What was written last, by the identity of its first publication, which it holds."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[int, _Pack] = OrderedDict()
+        self._held = 0
+
+    def note(self, publications: tuple[Publication, ...], pack: bytes) -> None:
+        """Remember a pack; one publication alone is encoded as fast as it is found."""
+        if len(publications) < 2 or id(publications[0]) in self._known:
+            return
+        body = memoryview(pack)[_head_bytes(len(publications)) :]
+        self._known[id(publications[0])] = _Pack(publications, body)
+        self._held += len(body)
+        while self._held > MEASURED_BYTES_MAX and len(self._known) > 1:
+            self._held -= len(self._known.popitem(last=False)[1].body)
+
+    def put_together(self, run: Sequence[Publication]) -> bytes | None:
+        """Return a run as an array, of packs that it has whole and what is left behind them."""
+        parts: list[bytes | memoryview] = []
+        place = 0
+        while pack := self._whole(run, place):
+            parts.append(pack.body)
+            place += len(pack.publications)
+        if not parts:
+            return None
+        rest = run[place:]
+        if rest:
+            parts.append(_encode(rest)[_head_bytes(len(rest)) :])
+        return b"".join((_head(len(run)), *parts))
+
+    def _whole(self, run: Sequence[Publication], place: int) -> _Pack | None:
+        """Return the pack that is whole in a run from a place on.
+
+        A run is in the order of ticks, and a pack has all ticks between its first and its last one. So
+        if these two are as far apart as in the pack, all others are between them.
+        """
+        pack = self._known.get(id(run[place])) if place < len(run) else None
+        if pack is None:
+            return None
+        last = place + len(pack.publications) - 1
+        return pack if last < len(run) and run[last] is pack.publications[-1] else None
+
+
+_contents: Final = _Contents()
+_packs: Final = _Packs()

@@ -1,0 +1,117 @@
+"""Plain events: the compiled form and its twin tell them from all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gapless.content import plain
+from gapless.content.plain import twin
+
+Form = Callable[[Sequence[object]], bool]
+
+
+class Text(str):
+    """A text of another type."""
+
+    __slots__ = ()
+
+
+class Money(float):
+    """A float of another type."""
+
+
+class Side(IntEnum):
+    """An int of another type."""
+
+    BUY = 1
+
+
+class Table(dict[str, Any]):
+    """A dict of another type."""
+
+
+class Pair(tuple[Any, ...]):
+    """A tuple of another type."""
+
+    __slots__ = ()
+
+
+FORMS: dict[str, Form] = {"twin": twin.are_plain}
+if plain.COMPILED is not None:
+    FORMS["compiled"] = plain.COMPILED
+
+PLAIN = ({"symbol": "IBM", "price": float("nan"), "volume": -(2**63), "new": True}, b"payload")
+
+ODD: tuple[Any, ...] = (
+    {"price": 1},
+    None,
+    ({},),
+    ({}, b"", b""),
+    [{}, b""],
+    Pair(({}, b"")),
+    (Table(), b""),
+    (None, b""),
+    ({}, ""),
+    ({}, bytearray()),
+    ({5: 1}, b""),
+    ({Text("price"): 1}, b""),
+    ({"price": None}, b""),
+    ({"price": b"1"}, b""),
+    ({"price": Money(1)}, b""),
+    ({"side": Side.BUY}, b""),
+    ({"symbol": Text("IBM")}, b""),
+    ({"volume": 2**63}, b""),
+    ({"volume": -(2**63) - 1}, b""),
+    ({"volume": 2**700}, b""),
+)
+
+
+@pytest.fixture(params=FORMS)
+def are_plain(request: pytest.FixtureRequest) -> Form:
+    """Return one of the forms."""
+    return FORMS[request.param]
+
+
+def test_dicts_of_plain_values_with_bytes_are_plain(are_plain: Form) -> None:
+    assert are_plain([])
+    assert are_plain([PLAIN, ({}, b""), ({"volume": 2**63 - 1}, b"")])
+    assert are_plain((PLAIN, PLAIN))
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_one_that_is_not_plain_is_found_among_others(are_plain: Form, odd: object) -> None:
+    assert not are_plain([PLAIN, odd, PLAIN])
+
+
+def test_texts_are_not_looked_into(are_plain: Form) -> None:
+    assert are_plain([({"symbol": "\ud800"}, b"")])
+
+
+_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=3),
+    st.binary(max_size=3),
+    st.builds(Money, st.floats()),
+)
+_NAMES = st.one_of(st.text(max_size=3), st.integers(), st.builds(Text, st.text(max_size=3)))
+_EVENTS = st.one_of(
+    st.tuples(st.dictionaries(_NAMES, _VALUES, max_size=3), st.binary(max_size=3)),
+    st.tuples(_VALUES, _VALUES),
+    _VALUES,
+)
+
+
+@pytest.mark.skipif(plain.COMPILED is None, reason="the compiled form was not built")
+@given(st.lists(_EVENTS, max_size=3))
+def test_the_forms_say_the_same(events: list[object]) -> None:
+    assert plain.COMPILED is not None
+    assert plain.COMPILED(events) == twin.are_plain(events)
