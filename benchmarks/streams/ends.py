@@ -18,9 +18,9 @@ import uvloop
 
 import gapless
 from benchmarks.streams.relay import decode, encode
+from benchmarks.streams.splitter import Splitter
 from benchmarks.streams.workload import Quote, quotes
 from gapless.client import Session, Subscription
-from gapless.wire.frames import Splitter
 
 __all__ = [
     "FRAME_EVENTS",

@@ -18,7 +18,8 @@ from typing import Final, cast
 import msgspec
 import uvloop
 
-from gapless.wire.frames import HEADER_BYTES, Splitter
+from benchmarks.streams.splitter import Splitter
+from gapless.wire.frames import HEADER_BYTES
 
 __all__ = ["Events", "decode", "encode", "run_relay"]
 

@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from gapless.client.addresses import parse_addresses
-from gapless.wire import CLIENT_NOTICES, CLIENT_REQUESTS, Splitter, decode_greeting
+from gapless.wire import CLIENT_NOTICES, CLIENT_REQUESTS, Intake, decode_greeting
 from tests.client.running import close_server
+from tests.wire.feeding import feed
 
 __all__ = ["Proxy"]
 
@@ -29,7 +30,7 @@ class Side(asyncio.Protocol):
         self.pair = pair
         self.is_client = is_client
         self.transport: asyncio.Transport | None = None
-        self.splitter = Splitter()
+        self.intake = Intake()
         self.greeted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -38,7 +39,7 @@ class Side(asyncio.Protocol):
         self.pair.made(self)
 
     def data_received(self, data: bytes) -> None:
-        for body in self.splitter.feed(data):
+        for body in feed(self.intake, data):
             frame = len(body).to_bytes(4, "big") + body
             if self.pair.over:
                 return

@@ -28,13 +28,14 @@ from gapless.messages.clients import (
 from gapless.wire import (
     CLIENT_NOTICES,
     CLIENT_REQUESTS,
+    Intake,
     Introduce,
-    Splitter,
     Welcome,
     decode_greeting,
     encode_greeting,
 )
 from tests.client.running import close_server
+from tests.wire.feeding import feed
 
 __all__ = ["ScriptedBroker", "Visit"]
 
@@ -46,7 +47,7 @@ class Visit(asyncio.Protocol):
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.broker = broker
-        self.splitter = Splitter()
+        self.intake = Intake()
         self.introduced: Introduce | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -55,7 +56,7 @@ class Visit(asyncio.Protocol):
         self.broker.visits.append(self)
 
     def data_received(self, data: bytes) -> None:
-        for body in self.splitter.feed(data):
+        for body in feed(self.intake, data):
             if self.introduced is None:
                 greeting = decode_greeting(body)
                 assert isinstance(greeting, Introduce)

@@ -29,12 +29,19 @@ def test_batches_that_follow_each_other_are_put_together(counts: tuple[int, ...]
     assert as_written(run) == encode(run)
 
 
-def test_what_is_left_behind_whole_batches_is_encoded() -> None:
+def test_what_is_before_and_behind_whole_batches_is_encoded() -> None:
     one, other = batch(1, 20), batch(50, 20)
     written(one)
     written(other)
-    for run in ((*one, *other[:7]), (*one, *batch(90, 3)), (*one, *other[1:])):
+    for run in (
+        (*one, *other[:7]),
+        (*one, *batch(90, 3)),
+        (*one, *other[1:]),
+        (*one[7:], *other),
+        (*batch(-9, 3), *one, *other[:1]),
+    ):
         assert as_written(run) == encode(run)
+        assert written_bytes(run) == sum(len(encode(each)) for each in run)
 
 
 def test_a_run_that_leaves_something_out_is_not_as_it_was_written() -> None:

@@ -9,8 +9,9 @@ from gapless.core.ids import PubendId
 from gapless.core.limits import PACKET_BYTES_MAX, PART_BYTES
 from gapless.messages.overlay import Packet, SessionId
 from gapless.messages.streams import Frame, Piece, Publication
-from gapless.wire import FRAME_BYTES_MAX, HEADER_BYTES, LINK_PACKETS, Assembler, Part, Splitter
+from gapless.wire import FRAME_BYTES_MAX, HEADER_BYTES, LINK_PACKETS, Assembler, Intake, Part
 from gapless.wire.parts import parts_of
+from tests.wire.feeding import feed
 
 
 def packet(size: int) -> Packet:
@@ -26,9 +27,9 @@ def test_a_packet_that_fits_is_one_frame() -> None:
 
 @pytest.mark.parametrize("size", [FRAME_BYTES_MAX, FRAME_BYTES_MAX + PART_BYTES + 1])
 def test_a_packet_that_does_not_fit_comes_out_of_its_parts(size: int) -> None:
-    splitter, assembler = Splitter(), Assembler()
+    intake, assembler = Intake(), Assembler()
     bodies = [
-        body for frame in LINK_PACKETS.frames(packet(size)) for body in splitter.feed(bytes(frame))
+        body for frame in LINK_PACKETS.frames(packet(size)) for body in feed(intake, bytes(frame))
     ]
     parts = [LINK_PACKETS.decode(body) for body in bodies]
     assert all(isinstance(part, Part) for part in parts)

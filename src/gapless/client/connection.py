@@ -11,11 +11,12 @@ from gapless.wire import (
     CLIENT_REQUESTS,
     VERSIONS,
     Beat,
+    Body,
     Farewell,
     Goodbye,
+    Intake,
     Introduce,
     Role,
-    Splitter,
     Welcome,
     decode_greeting,
     encode_greeting,
@@ -42,7 +43,7 @@ class Owner(Protocol):
         """The connection is over, once; ``farewell`` is what the broker said, if it did."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """Speaks frames with one broker and decides nothing."""
 
     def __init__(
@@ -54,7 +55,7 @@ class Connection(asyncio.Protocol):
         self._greeting_s = greeting_s
         self._owner = owner
         self._transport: asyncio.Transport | None = None
-        self._splitter = Splitter()
+        self._intake = Intake()
         self._welcome: Welcome | None = None
         self._over = False
         self._heard = self._spoke = True
@@ -82,11 +83,16 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._end(f"the connection broke: {exc}" if exc else "the broker closed the connection")
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Say where to put what is read."""
+        del sizehint
+        return self._intake.room
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Hand on every frame that is whole now; what cannot be understood ends the connection."""
         self._heard = True
         try:
-            for body in self._splitter.feed(data):
+            for body in self._intake.filled(nbytes):
                 if self._over:
                     return
                 if self._welcome is None:
@@ -96,7 +102,7 @@ class Connection(asyncio.Protocol):
         except ProtocolError as error:
             self.close(Farewell.NOT_UNDERSTOOD, f"the broker cannot be understood: {error}")
 
-    def _greeted(self, body: bytes) -> None:
+    def _greeted(self, body: Body) -> None:
         greeting = decode_greeting(body)
         if isinstance(greeting, Goodbye):
             self._said_goodbye(greeting)

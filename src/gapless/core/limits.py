@@ -136,8 +136,9 @@ longer than a session bears seems dead. What is left is asked for again."""
 JOIN_PUBLICATIONS_MAX: Final = 32
 """Publications of a piece that was joined of pieces with publications. Bounds what is copied."""
 
-MEASURED_BYTES_MAX: Final = 4_194_304
-"""Publications whose sizes are remembered: a few batches between publisher, disk and receivers."""
+MEASURED_BYTES_MAX: Final = 8_388_608
+"""Publications whose sizes, and what was written of which, are remembered: those between publisher, disk
+and receivers, of a few publishers at full speed."""
 
 ADVERTISEMENTS_KEPT: Final = 8
 """Narrower advertisements that are remembered. Of what is older it is not known who could match it."""
@@ -336,7 +337,10 @@ answered. So a lone event is not held back, and under load frames are full."""
 UNDER_WAY_BYTES_MAX: Final = 8_388_608
 """More than this a publisher does not send before something is answered."""
 
-INFLIGHT_MAX: Final = 8_000
+READ_BYTES_MAX: Final = 262_144
+"""What a connection reads at once."""
+
+INFLIGHT_MAX: Final = 12_000
 """Events that may wait in a publisher, by default, whole batches of them; ``send`` waits when there are more."""
 
 CHUNK_BYTES_MAX: Final = 262_144

@@ -27,7 +27,8 @@ def written_bytes(publications: tuple[Publication, ...]) -> int:
 
     Without the head of the array, so that the sizes of parts add up to that of the whole.
     """
-    return len(_encode(publications)) - _head_bytes(len(publications))
+    known = _packs.measure(publications)
+    return len(_body(publications)) if known is None else known
 
 
 def written(publications: tuple[Publication, ...]) -> bytes:
@@ -42,7 +43,7 @@ def written(publications: tuple[Publication, ...]) -> bytes:
 
 
 def as_written(publications: Sequence[Publication]) -> bytes | None:
-    """Return a run of one pubend as it would be written if it begins with a whole pack, else None."""
+    """Return a run of one pubend as it would be written, if there is a whole pack in it, else None."""
     return _packs.put_together(publications)
 
 
@@ -54,6 +55,11 @@ def content_bytes(piece: Piece) -> int:
 def _head_bytes(count: int) -> int:
     """Return how many bytes of msgpack say that so many things follow."""
     return 1 if count < 2**4 else 3 if count < 2**16 else 5
+
+
+def _body(publications: Sequence[Publication]) -> bytes:
+    """Return publications without the head of an array."""
+    return _encode(publications)[_head_bytes(len(publications)) :] if publications else b""
 
 
 def _head(count: int) -> bytes:
@@ -113,18 +119,35 @@ class _Packs:
             self._held -= len(self._known.popitem(last=False)[1].body)
 
     def put_together(self, run: Sequence[Publication]) -> bytes | None:
-        """Return a run as an array, of packs that it has whole and what is left behind them."""
-        parts: list[bytes | memoryview] = []
-        place = 0
+        """Return a run as an array, of packs that it has whole and what is between them."""
+        parts = self._parts(run)
+        return None if parts is None else b"".join((_head(len(run)), *parts))
+
+    def measure(self, run: Sequence[Publication]) -> int | None:
+        """Return how many bytes a run takes when it is written, without the head."""
+        parts = self._parts(run)
+        return None if parts is None else sum(map(len, parts))
+
+    def _parts(self, run: Sequence[Publication]) -> list[bytes | memoryview] | None:
+        """Return a run as parts: packs that it has whole, and what is between them; None if it has none."""
+        place = self._first(run)
+        if place is None:
+            return None
+        parts: list[bytes | memoryview] = [_body(run[:place])]
         while pack := self._whole(run, place):
             parts.append(pack.body)
             place += len(pack.publications)
-        if not parts:
-            return None
-        rest = run[place:]
-        if rest:
-            parts.append(_encode(rest)[_head_bytes(len(rest)) :])
-        return b"".join((_head(len(run)), *parts))
+        parts.append(_body(run[place:]))
+        return parts
+
+    def _first(self, run: Sequence[Publication]) -> int | None:
+        """Return where the first whole pack of a run begins; not looked for in runs that leave much out."""
+        if len(run) > 1 and run[1].tick == run[0].tick + 1:
+            known = self._known
+            for place, publication in enumerate(run):
+                if id(publication) in known:
+                    return place if self._whole(run, place) else None
+        return None
 
     def _whole(self, run: Sequence[Publication], place: int) -> _Pack | None:
         """Return the pack that is whole in a run from a place on.

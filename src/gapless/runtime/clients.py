@@ -26,7 +26,7 @@ from gapless.messages.staging import Stage
 from gapless.messages.streams import Publication
 from gapless.runtime.connection import Connection, Traffic
 from gapless.runtime.logs import Voice
-from gapless.wire import CLIENT_NOTICES, CLIENT_REQUESTS, Beat, Farewell, Goodbye
+from gapless.wire import CLIENT_NOTICES, CLIENT_REQUESTS, Beat, Body, Farewell, Goodbye
 
 __all__ = ["SWEEPS_A_BEAT", "ClientSession", "Clients"]
 
@@ -93,7 +93,7 @@ class ClientSession:
         self.traffic = clients.traffic
         """What went over all clients' connections."""
 
-    def take(self, body: bytes) -> None:
+    def take(self, body: Body) -> None:
         """Hand a request to the machine."""
         request = CLIENT_REQUESTS.decode(body)
         kind = type(request)

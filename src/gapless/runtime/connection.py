@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, cast
 
 from gapless.core.errors import ProtocolError
 from gapless.runtime.crowd import Crowd
-from gapless.wire import Farewell, Goodbye, Splitter, encode_greeting
+from gapless.wire import Body, Farewell, Goodbye, Intake, encode_greeting
 
 __all__ = ["LINGER_S", "Connection", "Handler", "Outbox", "Traffic"]
 
@@ -26,8 +26,9 @@ LINGER_S: Final = 1.0
 too; then it is cut."""
 
 MUCH_READ: Final = 65_536
-"""Bytes that, read at once, say that more is there. The event loop then goes on reading from the same
-connection for a while. Whoever were answered meanwhile would send more, and others would starve."""
+"""Bytes that, read at once, say that more is there, as it does when all the room is filled. The event
+loop then goes on reading from the same connection for a while. Whoever were answered meanwhile would send
+more, and others would starve."""
 
 OVERFLOW: Final = 4
 """So many times ``bytes_max`` may wait before the connection ends: some is sent before it can be
@@ -52,8 +53,8 @@ class Handler(Protocol):
     traffic: Traffic
     """What counts the frames of this kind of connection."""
 
-    def take(self, body: bytes) -> None:
-        """Take the body of a frame; raises ProtocolError if it cannot stand here."""
+    def take(self, body: Body) -> None:
+        """Take the body of a frame, which is good until this is through; raises ProtocolError if it cannot stand here."""
 
     def taken(self) -> None:
         """All frames of what was read at once were taken."""
@@ -104,7 +105,7 @@ class Outbox:
         self.flush()
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """A connection that carries frames."""
 
     def __init__(
@@ -127,7 +128,7 @@ class Connection(asyncio.Protocol):
         self._everyone = everyone
         self._bytes_max = bytes_max
         self._frames: list[bytearray] = []
-        self._splitter = Splitter(frame_bytes_max)
+        self._intake = Intake(frame_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._linger: asyncio.TimerHandle | None = None
 
@@ -149,18 +150,24 @@ class Connection(asyncio.Protocol):
             self._linger.cancel()
         self._end(f"the connection broke: {error}" if error else "the other side closed")
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Say where to put what is read."""
+        del sizehint
+        return self._intake.room
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Hand on every frame that is whole now; what cannot be understood ends the connection."""
         was_over = self.over  # by a name of its own, as it may change below
         if was_over:
             return
         self.heard = True
-        if len(data) >= MUCH_READ:
+        intake = self._intake
+        if nbytes >= MUCH_READ or nbytes == len(intake.room):
             self._outbox.gather()
         try:
-            bodies = self._splitter.feed(data)
+            bodies = intake.filled(nbytes)
             traffic = self.handler.traffic
-            traffic.bytes_in += len(data)
+            traffic.bytes_in += nbytes
             traffic.frames_in += len(bodies)
             for body in bodies:
                 self.handler.take(body)  # which may change the handler, or end all
@@ -255,7 +262,7 @@ class Connection(asyncio.Protocol):
 
     def allow(self, frame_bytes_max: int) -> None:
         """Take frames of another size from now on."""
-        self._splitter.limit = frame_bytes_max
+        self._intake.limit = frame_bytes_max
 
     def hold(self) -> None:
         """Read nothing for a while."""

@@ -18,6 +18,7 @@ from gapless.runtime.guard import Denial, Guard
 from gapless.runtime.links import Links
 from gapless.runtime.logs import Voice
 from gapless.wire import (
+    Body,
     Farewell,
     Goodbye,
     Introduce,
@@ -41,7 +42,7 @@ class _Newcomer:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(door.patience_s, self._give_up)
 
-    def take(self, body: bytes) -> None:
+    def take(self, body: Body) -> None:
         greeting = decode_greeting(body)
         if isinstance(greeting, Goodbye):
             self._connection.abort()

@@ -29,6 +29,7 @@ from gapless.wire import (
     VERSIONS,
     Assembler,
     Beat,
+    Body,
     Farewell,
     Goodbye,
     Introduce,
@@ -60,7 +61,7 @@ class Link:
         self.traffic = links.traffic
         """What went over all links."""
 
-    def take(self, body: bytes) -> None:
+    def take(self, body: Body) -> None:
         """Hand a packet to the machine."""
         packet = LINK_PACKETS.decode(body)
         kind = type(packet)
@@ -100,7 +101,7 @@ class _Caller:
         self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done when there is an answer: empty if it is a welcome, else why not."""
 
-    def take(self, body: bytes) -> None:
+    def take(self, body: Body) -> None:
         greeting = decode_greeting(body)
         if isinstance(greeting, Goodbye):
             self._answer(greeting.reason)

@@ -32,7 +32,7 @@ from gapless.wire.codec import (
     decode_greeting,
     encode_greeting,
 )
-from gapless.wire.frames import HEADER_BYTES, Splitter
+from gapless.wire.frames import HEADER_BYTES, Body, Intake
 from gapless.wire.greeting import (
     VERSIONS,
     Beat,
@@ -56,14 +56,15 @@ __all__ = [
     "VERSIONS",
     "Assembler",
     "Beat",
+    "Body",
     "Codec",
     "Farewell",
     "Goodbye",
     "Greeting",
+    "Intake",
     "Introduce",
     "Part",
     "Role",
-    "Splitter",
     "Welcome",
     "common_version",
     "decode_greeting",

@@ -27,7 +27,7 @@ from gapless.messages.overlay import (
     RelayFull,
     SessionId,
 )
-from gapless.wire.frames import HEADER_BYTES
+from gapless.wire.frames import HEADER_BYTES, Body
 from gapless.wire.greeting import Beat, Goodbye, Greeting
 from gapless.wire.parts import Part, parts_of
 
@@ -186,7 +186,7 @@ class Codec(Generic[T]):
         frame[:HEADER_BYTES] = size.to_bytes(HEADER_BYTES, "big")
         return frame
 
-    def decode(self, body: bytes | bytearray) -> T:
+    def decode(self, body: Body) -> T:
         """Return the message of a frame's body, or say why there is none."""
         try:
             return self._decoder.decode(body)
@@ -205,7 +205,7 @@ class LinkCodec(Codec[Any]):
             body = self._encoder.encode(packet)
             return [self.encode(part) for part in parts_of(body)]
 
-    def decode(self, body: bytes | bytearray) -> Any:
+    def decode(self, body: Body) -> Any:
         return self._opened(super().decode(body))
 
     def _opened(self, found: Any) -> Any:
@@ -246,6 +246,6 @@ def encode_greeting(greeting: Greeting) -> bytearray:
     return _GREETINGS.encode(greeting)
 
 
-def decode_greeting(body: bytes) -> Greeting:
+def decode_greeting(body: Body) -> Greeting:
     """Return the greeting of a frame's body."""
     return _GREETINGS.decode(body)

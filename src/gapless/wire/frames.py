@@ -1,81 +1,129 @@
-"""Frames: a length of four bytes, most significant first, then so many bytes."""
+"""Frames: a length of four bytes, most significant first, then so many bytes.
+
+What a connection reads is put where it is needed and looked at there, without a copy. All connections
+of a thread read into one buffer, which stays warm and costs the idle ones nothing. A frame of which only
+a part has come moves to a buffer of its own, as large as the frame, and the rest is read into that.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import threading
+from struct import Struct
+from typing import Final, TypeAlias
 
 from gapless.core.errors import ProtocolError
-from gapless.core.limits import FRAME_BYTES_MAX
+from gapless.core.limits import FRAME_BYTES_MAX, READ_BYTES_MAX
 
-__all__ = ["HEADER_BYTES", "Splitter"]
+__all__ = ["HEADER_BYTES", "Body", "Intake"]
 
-HEADER_BYTES: Final = 4
+Body: TypeAlias = bytes | bytearray | memoryview
+"""The body of a frame, wherever it is."""
 
-SMALL_BYTES: Final = 4_096
-"""Pieces that are smaller than this are not worth being kept by themselves."""
+_HEADER: Final = Struct(">I")
+HEADER_BYTES: Final = _HEADER.size
+
+_READY_BYTES: Final = 1_048_576
+"""A frame up to this size gets its buffer at once; of a larger one at least half must have come."""
 
 
-class Splitter:
-    r"""Cuts what arrives into bodies, whatever pieces it arrives in.
+class _Shared(threading.local):
+    """The buffer into which the connections of a thread read, one after the other."""
 
-    >>> splitter = Splitter()
-    >>> splitter.feed(b"\0\0\0\2hi\0\0"), splitter.feed(b"\0\1!")
-    ([b'hi'], [b'!'])
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(READ_BYTES_MAX))
+
+
+_shared: Final = _Shared()
+
+
+class Intake:
+    r"""Takes what a connection reads, in whatever pieces, and gives the bodies of frames.
+
+    A connection reads into :attr:`room` and then says how much that was. The bodies that it gets are
+    views: they are good until the next read of any connection of this thread.
+
+    >>> intake = Intake()
+    >>> intake.room[:8] = b"\0\0\0\2hi\0\0"
+    >>> [bytes(body) for body in intake.filled(8)]
+    [b'hi']
+    >>> intake.room[:2] = b"\0\1"
+    >>> intake.filled(2)
+    []
     """
+
+    __slots__ = ("_come", "_frame", "_shared", "_whole", "limit", "room")
 
     def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
         self.limit = limit
         """Bytes that a body may have; it may be raised when the other side is known better."""
-        self._parts: list[bytes | bytearray] = []
-        """What has come of a frame that is not whole; small pieces are put together."""
-        self._missing = 0
-        """So many bytes at least must come before that frame can be whole."""
+        self._shared = _shared.view
+        self.room = self._shared
+        """Where the next bytes are to be put."""
+        self._frame: memoryview | None = None
+        """A frame that is not whole."""
+        self._come = 0
+        """How many of its bytes have come."""
+        self._whole = 0
+        """How many it has, as far as that is known."""
 
     @property
     def is_between_frames(self) -> bool:
         """Whether nothing of a next frame has come."""
-        return not self._parts
+        return self._frame is None
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes; return the bodies that are now whole."""
-        if self._parts:
-            self._add(data)
-            self._missing -= len(data)
-            if self._missing > 0:
-                return []
-            data, self._parts = b"".join(self._parts), []  # once a frame, however many pieces
-        bodies: list[bytes] = []
-        start, end = 0, len(data)
-        while end - start >= HEADER_BYTES:
+    def filled(self, count: int) -> list[memoryview]:
+        """Take so many bytes that are in the room; return the bodies that are now whole."""
+        if self._frame is not None:
+            return self._go_on(self._frame, count)
+        data = self._shared
+        bodies: list[memoryview] = []
+        start = 0
+        while count - start >= HEADER_BYTES:
             body = start + HEADER_BYTES
-            size = int.from_bytes(data[start:body], "big")
-            if size > self.limit:
-                raise self._too_large(size)
-            after = body + size
-            if after > end:
-                self._keep(data[start:], after - end)
-                return bodies
+            after = body + self._size(data, start)
+            if after > count:
+                break
             bodies.append(data[body:after])
             start = after
-        if start < end:
-            self._keep(data[start:], HEADER_BYTES - (end - start))
+        if start < count:
+            self._keep(data[start:count])
         return bodies
 
-    def _too_large(self, size: int) -> ProtocolError:
-        return ProtocolError(
-            f"a frame of {size:,} bytes is larger than the limit of {self.limit:,}; "
-            "is the other side speaking gapless?"
-        )
+    def _size(self, data: memoryview, start: int) -> int:
+        """Return the size of the body whose header is there."""
+        size: int = _HEADER.unpack_from(data, start)[0]
+        if size > self.limit:
+            raise ProtocolError(
+                f"a frame of {size:,} bytes is larger than the limit of {self.limit:,}; "
+                "is the other side speaking gapless?"
+            )
+        return size
 
-    def _add(self, data: bytes) -> None:
-        """Add a piece; however small they are, all together take about as much as the frame."""
-        if len(data) >= SMALL_BYTES:
-            self._parts.append(data)
-        elif type(self._parts[-1]) is bytearray:
-            self._parts[-1] += data
-        else:
-            self._parts.append(bytearray(data))
+    def _keep(self, part: memoryview) -> None:
+        """Let the rest of a frame follow what has come of it."""
+        self._come = len(part)
+        self._whole = HEADER_BYTES
+        if self._come >= HEADER_BYTES:
+            self._whole += self._size(part, 0)
+        self._make_room(part)
 
-    def _keep(self, rest: bytes, missing: int) -> None:
-        self._parts = [rest]
-        self._missing = missing
+    def _go_on(self, frame: memoryview, count: int) -> list[memoryview]:
+        """Take more of a frame."""
+        self._come += count
+        if self._come == self._whole == HEADER_BYTES:
+            self._whole += self._size(frame, 0)
+        if self._come < self._whole:
+            self._make_room(frame)
+            return []
+        self._frame = None
+        self.room = self._shared
+        return [frame[HEADER_BYTES : self._whole]]
+
+    def _make_room(self, part: memoryview) -> None:
+        """Have a buffer for a frame, with what has come; not much larger than that, if it is large."""
+        size = min(self._whole, max(_READY_BYTES, 2 * self._come))
+        if self._frame is None or len(self._frame) < size:
+            frame = memoryview(bytearray(size))
+            frame[: self._come] = part[: self._come]
+            self._frame = frame
+        self.room = self._frame[self._come :]
