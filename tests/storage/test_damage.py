@@ -193,8 +193,7 @@ def test_a_database_with_a_damaged_page_is_told_and_left_as_it_is(tmp_path: Path
     write_rows(tmp_path)
     path = tmp_path / "broker.db"
     content = bytearray(path.read_bytes())
-    pages = len(content) // 4_096
-    content[4_096:] = b"\xff" * (4_096 * (pages - 1))
+    content[PAGE_BYTES:] = b"\xff" * (len(content) - PAGE_BYTES)
     path.write_bytes(content)
     with pytest.raises(DamagedError, match="damaged"):
         Desk(tmp_path)

@@ -268,7 +268,7 @@ WAL_BYTES_MAX: Final = 64 * 1024 * 1024
 WAL_BYTES_KEPT: Final = 16 * 1024 * 1024
 """To how much the WAL is cut when it starts over after a burst."""
 
-FREE_PAGES_KEPT: Final = 4_096
+FREE_PAGES_KEPT: Final = 2_048
 """Free pages of a database that are always kept for new rows: 16 MiB."""
 
 STATEMENTS_KEPT: Final = 64

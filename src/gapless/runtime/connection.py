@@ -30,6 +30,9 @@ MUCH_READ: Final = 65_536
 loop then goes on reading from the same connection for a while. Whoever were answered meanwhile would send
 more, and others would starve."""
 
+TURN_BYTES: Final = 262_144
+"""So much is read from a connection in a turn of the loop; then others are looked at."""
+
 OVERFLOW: Final = 4
 """So many times ``bytes_max`` may wait before the connection ends: some is sent before it can be
 held back."""
@@ -130,6 +133,10 @@ class Connection(asyncio.BufferedProtocol):
         self._frames: list[bytearray] = []
         self._intake = Intake(frame_bytes_max)
         self._transport: asyncio.Transport | None = None
+        self._read = 0
+        """How much was read in this turn of the loop, if it was much."""
+        self._is_held = False
+        """Whether nothing is to be read for a while."""
         self._linger: asyncio.TimerHandle | None = None
 
     # --- the transport -------------------------------------------------------------------------
@@ -164,6 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         intake = self._intake
         if nbytes >= MUCH_READ or nbytes == len(intake.room):
             self._outbox.gather()
+            self._read_on(nbytes)
         try:
             bodies = intake.filled(nbytes)
             traffic = self.handler.traffic
@@ -176,6 +184,19 @@ class Connection(asyncio.BufferedProtocol):
             self.handler.taken()
         except ProtocolError as error:
             self.close(Farewell.NOT_UNDERSTOOD, str(error))
+
+    def _read_on(self, count: int) -> None:
+        """Let others have their turns when much was read in this one."""
+        if not self._read:
+            asyncio.get_running_loop().call_soon(self._turn)
+        self._read += count
+        if self._read >= TURN_BYTES and self._transport is not None:
+            self._transport.pause_reading()
+
+    def _turn(self) -> None:
+        if self._read >= TURN_BYTES and not self._is_held:
+            self._resume()
+        self._read = 0
 
     def pause_writing(self) -> None:
         """More waits than the limit."""
@@ -266,10 +287,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def hold(self) -> None:
         """Read nothing for a while."""
+        self._is_held = True
         if self._transport is not None and not self.over:
             self._transport.pause_reading()
 
     def go_on(self) -> None:
         """Read again."""
+        self._is_held = False
+        self._resume()
+
+    def _resume(self) -> None:
         if self._transport is not None and not self.over:
             self._transport.resume_reading()

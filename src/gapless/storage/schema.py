@@ -37,7 +37,10 @@ APPLICATION: Final = 0x6761706C
 FORMAT: Final = 1
 """``user_version``: grows when a program that does not know the change would misread the file."""
 
-PAGE_BYTES: Final = 4_096
+PAGE_BYTES: Final = 8_192
+"""Of a batch each page costs some calls of the system, in the WAL and when it is copied back; and a lone
+event writes four pages whole. With 4,096 the writer takes a quarter longer for batches, with 16,384 a
+lone commit takes a fifth longer. A database keeps the size that it was made with."""
 
 _BUSY_S = 10.0
 """For how long others may hold the database: only while it is recovered or cut."""

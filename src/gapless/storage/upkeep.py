@@ -17,7 +17,7 @@ __all__ = ["Upkeep"]
 _ROWS_AT_ONCE = 256
 """Trimmed rows that one transaction deletes."""
 
-_PAGES_AT_ONCE = 256
+_PAGES_AT_ONCE = 128
 """Pages that one transaction gives back: 1 MiB, copied at worst."""
 
 
