@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from gapless.runtime.connection import MUCH_READ, Connection, Outbox, Traffic
+from gapless.runtime.connection import MUCH_READ, TURN_BYTES, Connection, Outbox, Traffic
 from gapless.runtime.crowd import Crowd
 from tests.runtime.nodes import run
 
@@ -16,6 +16,13 @@ class Transport:
     def __init__(self, name: str, written: list[tuple[str, bytes]]) -> None:
         self._name = name
         self._written = written
+        self.is_reading = True
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
         """Nothing waits here."""
@@ -39,23 +46,27 @@ class Echo:
         self._outbox.flush()
 
 
-def line() -> tuple[Connection, list[tuple[str, bytes]]]:
+def line() -> tuple[Connection, Transport, list[tuple[str, bytes]]]:
     """A client whose frames are passed on to a broker."""
     written: list[tuple[str, bytes]] = []
     outbox, everyone = Outbox(asyncio.get_running_loop()), Crowd[Connection]()
     client, broker = (Connection(outbox, everyone, 10**6, 10**6) for _ in range(2))
     broker.goes_on = True
     client.handler = broker.handler = cast("Any", Echo(outbox, client, broker))
-    client.connection_made(cast("Any", Transport("client", written)))
+    transport = Transport("client", written)
+    client.connection_made(cast("Any", transport))
     broker.connection_made(cast("Any", Transport("broker", written)))
-    return client, written
+    return client, transport, written
 
 
 def arrive(connection: Connection, data: bytes) -> None:
     """Let a connection read."""
-    room = connection.get_buffer(-1)
-    room[: len(data)] = data
-    connection.buffer_updated(len(data))
+    while data:
+        room = connection.get_buffer(-1)
+        count = min(len(data), len(room))
+        room[:count] = data[:count]
+        connection.buffer_updated(count)
+        data = data[count:]
 
 
 def framed(body: bytes) -> bytes:
@@ -64,7 +75,7 @@ def framed(body: bytes) -> bytes:
 
 def test_what_has_farther_to_go_is_written_first_and_in_the_same_turn() -> None:
     async def scenario() -> None:
-        client, written = line()
+        client, _, written = line()
         arrive(client, framed(b"hi"))
         assert written == [("broker", b"hi"), ("client", b"ok")]
 
@@ -73,7 +84,7 @@ def test_what_has_farther_to_go_is_written_first_and_in_the_same_turn() -> None:
 
 def test_when_much_comes_in_what_goes_out_is_written_once_in_a_turn() -> None:
     async def scenario() -> None:
-        client, written = line()
+        client, _, written = line()
         arrive(client, framed(b"one" + bytes(MUCH_READ)))
         arrive(client, framed(b"two"))
         assert written == []
@@ -81,5 +92,33 @@ def test_when_much_comes_in_what_goes_out_is_written_once_in_a_turn() -> None:
         assert written == [("broker", b"ontw"), ("client", b"okok")]
         arrive(client, framed(b"hi"))
         assert written[2:] == [("broker", b"hi"), ("client", b"ok")]
+
+    run(scenario())
+
+
+def test_who_sends_much_is_read_again_when_others_had_their_turn() -> None:
+    async def scenario() -> None:
+        client, transport, _ = line()
+        arrive(client, framed(bytes(TURN_BYTES // 2)))
+        assert transport.is_reading
+        arrive(client, framed(bytes(TURN_BYTES // 2)))
+        assert not transport.is_reading
+        await asyncio.sleep(0)
+        assert transport.is_reading
+        arrive(client, framed(bytes(TURN_BYTES // 2)))
+        assert transport.is_reading
+
+    run(scenario())
+
+
+def test_who_is_held_is_not_read_before_it_may_go_on() -> None:
+    async def scenario() -> None:
+        client, transport, _ = line()
+        arrive(client, framed(bytes(TURN_BYTES)))
+        client.hold()
+        await asyncio.sleep(0)
+        assert not transport.is_reading
+        client.go_on()
+        assert transport.is_reading
 
     run(scenario())

@@ -190,10 +190,11 @@ class Connection(asyncio.BufferedProtocol):
         if not self._read:
             asyncio.get_running_loop().call_soon(self._turn)
         self._read += count
-        if self._read >= TURN_BYTES and self._transport is not None:
-            self._transport.pause_reading()
+        if self._read >= TURN_BYTES:
+            self._pause()
 
     def _turn(self) -> None:
+        """Read on in the next turn."""
         if self._read >= TURN_BYTES and not self._is_held:
             self._resume()
         self._read = 0
@@ -288,13 +289,16 @@ class Connection(asyncio.BufferedProtocol):
     def hold(self) -> None:
         """Read nothing for a while."""
         self._is_held = True
-        if self._transport is not None and not self.over:
-            self._transport.pause_reading()
+        self._pause()
 
     def go_on(self) -> None:
         """Read again."""
         self._is_held = False
         self._resume()
+
+    def _pause(self) -> None:
+        if self._transport is not None and not self.over:
+            self._transport.pause_reading()
 
     def _resume(self) -> None:
         if self._transport is not None and not self.over:
