@@ -12,8 +12,8 @@ from random import Random
 
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick, TickRange
-from gapless.delivery.contents import content_bytes
-from gapless.delivery.istream import PIECE_BYTES, PUBLICATION_BYTES, Account, Stream
+from gapless.delivery.contents import PUBLICATION_BYTES, content_bytes
+from gapless.delivery.istream import PIECE_BYTES, Account, Stream
 from gapless.delivery.knowledge import Knowledge, fault_of, joinable
 from gapless.messages.streams import Piece, Publication
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gapless.core.limits import MEASURED_BYTES_MAX
 from gapless.delivery.contents import as_written, content_bytes, written, written_bytes
@@ -58,6 +60,27 @@ def test_a_run_that_leaves_something_out_and_goes_on_is_not_as_it_was_written() 
     written(one)
     written(other)
     assert as_written((*one[:9], *one[10:], *other)) is None
+
+
+@given(st.data())
+def test_any_run_is_as_it_would_be_encoded(data: st.DataObject) -> None:
+    run: list[Publication] = []
+    for number in range(data.draw(st.integers(1, 4))):
+        publications = batch(100 * number, data.draw(st.integers(1, 20)))
+        if data.draw(st.booleans()):
+            written(publications)
+        left_out = data.draw(st.sets(st.integers(0, 19), max_size=2))
+        run += [each for place, each in enumerate(publications) if place not in left_out]
+    told = as_written(tuple(run))
+    assert told is None or told == encode(run)
+    assert written_bytes(tuple(run)) == sum(len(encode(each)) for each in run)
+
+
+def test_a_run_with_another_event_inside_is_encoded_as_it_is() -> None:
+    pack = batch(1, 20)
+    written(pack)
+    run = (*pack[:7], *batch(40, 1, b"another"), *pack[8:])
+    assert as_written(run) is None
 
 
 def test_only_the_last_batches_are_remembered() -> None:

@@ -18,6 +18,9 @@ class Transport:
         self._written = written
         self._is_reading = True
 
+    def abort(self) -> None:
+        """Nothing is told here."""
+
     def is_reading(self) -> bool:
         return self._is_reading
 
@@ -47,6 +50,9 @@ class Echo:
 
     def taken(self) -> None:
         self._outbox.flush()
+
+    def closed(self, reason: str) -> None:
+        """Nobody is told."""
 
 
 def line() -> tuple[Connection, Transport, list[tuple[str, bytes]]]:
@@ -122,6 +128,19 @@ def test_who_is_held_is_not_read_before_it_may_go_on() -> None:
         await asyncio.sleep(0)
         assert not transport.is_reading()
         client.go_on()
+        assert transport.is_reading()
+
+    run(scenario())
+
+
+def test_what_comes_after_the_end_is_dropped_in_large_pieces() -> None:
+    async def scenario() -> None:
+        client, transport, _ = line()
+        arrive(client, framed(b"cut off")[:3])
+        assert len(client.get_buffer(-1)) == 1
+        client.abort()
+        assert len(client.get_buffer(-1)) >= MUCH_READ
+        client.buffer_updated(MUCH_READ)
         assert transport.is_reading()
 
     run(scenario())

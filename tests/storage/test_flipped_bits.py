@@ -7,11 +7,10 @@ from random import Random
 
 from gapless.core.errors import StorageError
 from gapless.messages.records import LogRow, PublisherRecord, Record, Store, Trim
+from gapless.storage.schema import PAGE_BYTES
 from tests.cases import scaled
 from tests.storage.desk import QUOTES, TRADES, Desk, append
 from tests.storage.test_storage import RECORDS
-
-PAGE = 4_096
 
 
 def fill(directory: Path) -> None:
@@ -48,11 +47,11 @@ def test_a_flipped_bit_changes_nothing_or_is_told(tmp_path: Path) -> None:
     random = Random(1)
     told = 0
     for case in range(scaled(150)):
-        page = random.randrange(len(content) // PAGE)
+        page = random.randrange(len(content) // PAGE_BYTES)
         # half of them in the header of a page, which decides what can be found in it
-        offset = random.randrange(PAGE if case % 2 else 12)
+        offset = random.randrange(PAGE_BYTES if case % 2 else 12)
         flipped = bytearray(content)
-        flipped[page * PAGE + offset] ^= 1 << random.randrange(8)
+        flipped[page * PAGE_BYTES + offset] ^= 1 << random.randrange(8)
         directory = tmp_path / str(case)
         directory.mkdir()
         (directory / "broker.db").write_bytes(flipped)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.errors import ProtocolError
+from gapless.core.limits import READ_BYTES_MAX
 from gapless.wire import FRAME_BYTES_MAX, HEADER_BYTES, Intake
 from tests.wire.feeding import feed
 
@@ -66,8 +67,18 @@ def test_a_large_frame_that_was_only_announced_takes_little_memory() -> None:
     for size in (HEADER_BYTES, 10, 1_000, 100_000, 1_000_000, 5_000_000):
         feed(intake, data[come : come + size])
         come += size
-        assert come + len(intake.room) <= max(2 * come, 2**20)
+        assert come + len(intake.room) <= max(2 * come, READ_BYTES_MAX)
     assert feed(intake, data[come:]) == [bytes(FRAME_BYTES_MAX)]
+
+
+def test_a_large_frame_in_small_pieces_is_moved_only_a_few_times() -> None:
+    intake, data = Intake(), framed(bytes(FRAME_BYTES_MAX))
+    buffers = list[object]()
+    for place in range(0, len(data) - 4_096, 4_096):
+        feed(intake, data[place : place + 4_096])
+        if not buffers or intake.room.obj is not buffers[-1]:
+            buffers.append(intake.room.obj)
+    assert len(buffers) < 10
 
 
 def test_who_is_between_frames_has_no_buffer_of_its_own() -> None:

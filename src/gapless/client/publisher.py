@@ -235,9 +235,8 @@ class Publisher:
             else:
                 for each in chunk:
                     self._add_part([self._encoded(*pair(each))], parts)
-            await asyncio.sleep(
-                0
-            )  # it is sent before the next are looked at, and others have a turn
+            # these are sent before the next are looked at, and others have a turn
+            await asyncio.sleep(0)
 
     def _add_part(self, events: list[bytes], parts: _Parts) -> None:
         """Add events, all to one batch, and note which part of it they are."""
@@ -249,13 +248,13 @@ class Publisher:
             ranges.append(added)
 
     def _take_out(self, parts: _Parts) -> int:
-        """Do not publish what was not sent yet; return how many may be published all the same."""
+        """Do not publish what was not sent yet; return how many are, or may be, published all the same."""
         left = 0
         for batch, ranges in parts.items():
             if batch.is_open:
                 for each in chain.from_iterable(ranges):
                     self._outbox.take_out(batch, each)
-            elif not batch.is_done:
+            elif batch.error is None:
                 left += sum(map(len, ranges))
         self._outbox.wake()
         return left

@@ -136,7 +136,7 @@ longer than a session bears seems dead. What is left is asked for again."""
 JOIN_PUBLICATIONS_MAX: Final = 32
 """Publications of a piece that was joined of pieces with publications. Bounds what is copied."""
 
-MEASURED_BYTES_MAX: Final = 8_388_608
+MEASURED_BYTES_MAX: Final = 12_582_912
 """Publications whose sizes, and what was written of which, are remembered: those between publisher, disk
 and receivers, of a few publishers at full speed."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from operator import is_
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,7 +18,10 @@ import msgspec
 from gapless.core.limits import MEASURED_BYTES_MAX
 from gapless.messages.streams import Piece, Publication
 
-__all__ = ["as_written", "content_bytes", "written", "written_bytes"]
+__all__ = ["PUBLICATION_BYTES", "as_written", "content_bytes", "written", "written_bytes"]
+
+PUBLICATION_BYTES: Final = 256
+"""What a publication takes beside its payload and texts."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -32,10 +36,7 @@ def written_bytes(publications: tuple[Publication, ...]) -> int:
 
 
 def written(publications: tuple[Publication, ...]) -> bytes:
-    """Return publications of consecutive ticks as they are written.
-
-    Nobody has to measure them after that, or to encode them.
-    """
+    """Return publications as they are written; nobody has to measure or to encode them after that."""
     pack = _encode(publications)
     _contents.note(publications, len(pack) - _head_bytes(len(publications)))
     _packs.note(publications, pack)
@@ -43,13 +44,18 @@ def written(publications: tuple[Publication, ...]) -> bytes:
 
 
 def as_written(publications: Sequence[Publication]) -> bytes | None:
-    """Return a run of one pubend as it would be written, if there is a whole pack in it, else None."""
+    """Return publications as they would be written if there is a whole pack among them, else None."""
     return _packs.put_together(publications)
 
 
 def content_bytes(piece: Piece) -> int:
     """Return how many bytes the publications of a piece take when they are written."""
     return _contents.measure(piece.publications)
+
+
+def _held_bytes(publications: tuple[Publication, ...], size: int) -> int:
+    """Return about how much memory publications take that have so many bytes when they are written."""
+    return size + PUBLICATION_BYTES * len(publications)
 
 
 def _head_bytes(count: int) -> int:
@@ -90,9 +96,9 @@ class _Contents:
         if id(publications) in self._known:
             return
         self._known[id(publications)] = (publications, size)
-        self._held += size
+        self._held += _held_bytes(publications, size)
         while self._held > MEASURED_BYTES_MAX and len(self._known) > 1:
-            self._held -= self._known.popitem(last=False)[1][1]
+            self._held -= _held_bytes(*self._known.popitem(last=False)[1])
 
 
 class _Pack(NamedTuple):
@@ -114,9 +120,10 @@ class _Packs:
             return
         body = memoryview(pack)[_head_bytes(len(publications)) :]
         self._known[id(publications[0])] = _Pack(publications, body)
-        self._held += len(body)
+        self._held += _held_bytes(publications, len(body))
         while self._held > MEASURED_BYTES_MAX and len(self._known) > 1:
-            self._held -= len(self._known.popitem(last=False)[1].body)
+            old = self._known.popitem(last=False)[1]
+            self._held -= _held_bytes(old.publications, len(old.body))
 
     def put_together(self, run: Sequence[Publication]) -> bytes | None:
         """Return a run as an array, of packs that it has whole and what is between them."""
@@ -150,16 +157,13 @@ class _Packs:
         return None
 
     def _whole(self, run: Sequence[Publication], place: int) -> _Pack | None:
-        """Return the pack that is whole in a run from a place on.
-
-        A run is in the order of ticks, and a pack has all ticks between its first and its last one. So
-        if these two are as far apart as in the pack, all others are between them.
-        """
+        """Return the pack that is whole in a run from a place on."""
         pack = self._known.get(id(run[place])) if place < len(run) else None
         if pack is None:
             return None
-        last = place + len(pack.publications) - 1
-        return pack if last < len(run) and run[last] is pack.publications[-1] else None
+        part = run[place : place + len(pack.publications)]
+        is_whole = len(part) == len(pack.publications) and all(map(is_, part, pack.publications))
+        return pack if is_whole else None
 
 
 _contents: Final = _Contents()

@@ -22,7 +22,7 @@ from typing import Final
 from gapless.core.ids import PubendId
 from gapless.core.limits import JOIN_PUBLICATIONS_MAX
 from gapless.core.ticks import Tick, TickRange
-from gapless.delivery.contents import content_bytes
+from gapless.delivery.contents import PUBLICATION_BYTES, content_bytes
 from gapless.delivery.knowledge import (
     Knowledge,
     cut,
@@ -33,13 +33,10 @@ from gapless.delivery.knowledge import (
 )
 from gapless.messages.streams import Piece
 
-__all__ = ["PIECE_BYTES", "PUBLICATION_BYTES", "Account", "Stream"]
+__all__ = ["PIECE_BYTES", "Account", "Stream"]
 
 PIECE_BYTES: Final = 128
 """What a piece takes beside its publications."""
-
-PUBLICATION_BYTES: Final = 256
-"""What a publication takes beside its payload and texts."""
 
 
 class Account:

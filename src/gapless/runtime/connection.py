@@ -26,9 +26,8 @@ LINGER_S: Final = 1.0
 too; then it is cut."""
 
 MUCH_READ: Final = 65_536
-"""Bytes that, read at once, say that more is there, as it does when all the room is filled. The event
-loop then goes on reading from the same connection for a while. Whoever were answered meanwhile would send
-more, and others would starve."""
+"""Bytes that, read at once, say that more is there. The event loop then goes on reading from the same
+connection for a while. Whoever were answered meanwhile would send more, and others would starve."""
 
 TURN_BYTES: Final = 262_144
 """So much is read from a connection in a turn of the loop; then others are looked at."""
@@ -169,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.heard = True
         intake = self._intake
-        if nbytes >= MUCH_READ or nbytes == len(intake.room):
+        if nbytes >= MUCH_READ:
             self._outbox.gather()
             self._read_on(nbytes)
         try:
@@ -278,6 +277,7 @@ class Connection(asyncio.BufferedProtocol):
     def _end(self, reason: str) -> None:
         if not self.over:
             self.over = True
+            self._intake = Intake()  # what still comes is dropped, and there is room for much of it
             self.handler.closed(reason)
 
     # --- limits and backpressure --------------------------------------------------------------------------

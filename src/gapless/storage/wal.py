@@ -18,8 +18,8 @@ __all__ = ["Wal"]
 
 _COPY_COMMITS = 256
 _COPY_BYTES = 4 * 1024 * 1024
-"""After how many commits or bytes it is copied back: at about a thousand pages, of which the
-smallest commit writes four."""
+"""After how many commits or bytes it is copied back. The smallest commit writes four pages, most of them
+the same as the one before it."""
 
 
 class Wal:

@@ -2,7 +2,8 @@
 
 What a connection reads is put where it is needed and looked at there, without a copy. All connections
 of a thread read into one buffer, which stays warm and costs the idle ones nothing. A frame of which only
-a part has come moves to a buffer of its own, as large as the frame, and the rest is read into that.
+a part has come moves to a buffer of its own, and the rest is read into that; it is as large as the frame,
+or grows with what comes if the frame is large, so that who only announces much takes little.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ Body: TypeAlias = bytes | bytearray | memoryview
 _HEADER: Final = Struct(">I")
 HEADER_BYTES: Final = _HEADER.size
 
-_READY_BYTES: Final = 1_048_576
-"""A frame up to this size gets its buffer at once; of a larger one at least half must have come."""
+_READY_BYTES: Final = READ_BYTES_MAX
+"""A frame up to this size gets its buffer at once; that of a larger one is at most twice what has come."""
 
 
 class _Shared(threading.local):
@@ -120,9 +121,9 @@ class Intake:
         return [frame[HEADER_BYTES : self._whole]]
 
     def _make_room(self, part: memoryview) -> None:
-        """Have a buffer for a frame, with what has come; not much larger than that, if it is large."""
+        """Have a buffer for a frame, with what has come and with room for more."""
         size = min(self._whole, max(_READY_BYTES, 2 * self._come))
-        if self._frame is None or len(self._frame) < size:
+        if self._frame is None or self._come == len(self._frame):
             frame = memoryview(bytearray(size))
             frame[: self._come] = part[: self._come]
             self._frame = frame

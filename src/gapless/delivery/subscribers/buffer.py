@@ -14,8 +14,8 @@ from typing import Any
 
 from gapless.core.parameters import Parameters
 from gapless.core.ticks import Tick
-from gapless.delivery.contents import written_bytes
-from gapless.delivery.istream import PUBLICATION_BYTES, Account
+from gapless.delivery.contents import PUBLICATION_BYTES, written_bytes
+from gapless.delivery.istream import Account
 from gapless.delivery.subscribers.states import Lost
 from gapless.messages.streams import Publication
 

@@ -12,8 +12,7 @@ from gapless.core.ids import BrokerId, PubendId, ShbId
 from gapless.core.machine import Event, LinkDown, LinkFree, LinkFull, LinkUp
 from gapless.core.ticks import TICKS_PER_MS, Tick
 from gapless.delivery.attachments import Attachment, Routed
-from gapless.delivery.contents import content_bytes
-from gapless.delivery.istream import PUBLICATION_BYTES
+from gapless.delivery.contents import PUBLICATION_BYTES, content_bytes
 from gapless.delivery.pubend import Pubend
 from gapless.delivery.router import Router
 from gapless.delivery.sending import Masks
