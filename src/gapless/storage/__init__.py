@@ -57,12 +57,12 @@ As measured, an ordinary table with an index on (pubend, first) takes large rows
 a table WITHOUT ROWID, which wants small ones, and small rows as fast. In such a table a row above a
 quarter of a page moves to a page of its own, anew with every change: the record of a busy publisher is
 as large, and a lone event wrote 6.8 pages where it now writes 4.4 (data directories that were made
-before keep their tables, and both are read and written in the same way). Every commit
-writes whole pages, so small ones are better for lone events and large ones for batches: with pages of
-4, 8 and 16 KiB the writer took 1.9, 1.55 and 1.35 us an event of a batch, and a lone commit 214, 230 and
-260 us of processor (by hand; a data directory keeps the size that it was made with). ``auto_vacuum`` costs some percent. CRC-32 takes a fifth of
-the time of the cheapest cryptographic sum; it finds damage, not malice: who can write the file can
-also compute the sum.
+before keep their tables, and both are read and written in the same way). Every commit writes whole
+pages, so small ones are better for lone events and large ones for batches: with pages of 4, 8 and 16 KiB
+the writer took 1.9, 1.55 and 1.35 us an event of a batch, and a lone commit 214, 230 and 260 us of
+processor (by hand; a data directory keeps the size that it was made with). ``auto_vacuum`` costs some
+percent. CRC-32 takes a fifth of the time of the cheapest cryptographic sum; it finds damage, not malice:
+who can write the file can also compute the sum.
 
 The WAL is copied back every 4 MiB or so, by the writer and after a commit was reported, so
 that no commit waits for it (:mod:`.wal`). If readers kept it from starting over until it is large
