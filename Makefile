@@ -13,6 +13,7 @@ KERNEL_SOURCES := $(foreach kind,pyx pxi h,$(wildcard $(KERNELS:%=%/*.$(kind))))
 WORKERS ?= 2
 CASES ?= 200000
 SEEDS ?= 5000
+DIGESTS ?= 600
 START ?= 0
 MINUTES ?= 60
 SEED ?= 1
@@ -62,6 +63,10 @@ property: $(READY) ## Run the long property campaign (CASES=n, 20,000 in `make t
 .PHONY: seeds
 seeds: $(READY) ## Run the broker under faults (SEEDS=5000, START=0, WORKERS=n processes)
 	@$(VENV)/bin/gapless sim run --seeds $(SEEDS) --start $(START) --workers $(WORKERS)
+
+.PHONY: digests
+digests: $(READY) ## Compare what brokers decide with the recorded runs (DIGESTS=600)
+	@$(VENV)/bin/gapless sim digest tests/sim/digests.txt --seeds $(DIGESTS) --workers $(WORKERS)
 
 .PHONY: bugs
 bugs: $(READY) ## Plant known bugs and show in which of 1,000 seeds the simulator catches each

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gapless.cli.output import console, print_json
+from gapless.sim import digest as digests
 from gapless.sim.campaign import Summary, known_marks, run_many, summarise
 from gapless.sim.machine import BROKER, load_factory
 from gapless.sim.options import Options, draw
@@ -186,3 +187,44 @@ def _show_result(result: Result) -> None:
         out.print(Text(since_the_start(str(violation)), style="red"))
     if result.failed:
         out.print(Text(f"json     {result.options.json()}", style="dim"))
+
+
+class DigestReport(msgspec.Struct, frozen=True):
+    """What ``digest`` prints as JSON."""
+
+    seeds: int
+    differing: list[int]
+    """The seeds in which brokers decided otherwise than in the recorded runs."""
+
+
+def digest(seeds: range, file: Path, *, workers: int, record: bool, as_json: bool) -> int:
+    """Record the digests of seeds, or compare them with recorded ones. Return the exit code."""
+    recorded = {} if record and not file.exists() else digests.load(file)
+    out = console()
+    found: dict[int, str] = {}
+    columns = (TextColumn("{task.completed}/{task.total} seeds"),)
+    quiet = as_json or not out.is_terminal
+    with Progress(*columns, console=out, transient=True, disable=quiet) as progress:
+        task = progress.add_task("seeds", total=len(seeds))
+        for seed, one in digests.digests_of(seeds, workers=workers):
+            found[seed] = one
+            progress.update(task, advance=1)
+    if record:
+        digests.save(file, recorded | found)
+    differing = [] if record else digests.compare(recorded, found)
+    if as_json:
+        print_json(DigestReport(len(found), differing))
+    else:
+        _show_digests(len(found), differing, file, record=record)
+    return EXIT_VIOLATION if differing else 0
+
+
+def _show_digests(seeds: int, differing: list[int], file: Path, *, record: bool) -> None:
+    out = console()
+    if record:
+        out.print(Text(f"recorded the digests of {seeds:,} seeds in {file}"))
+    elif differing:
+        shown = ", ".join(map(str, differing[:20]))
+        out.print(Text(f"{len(differing):,} of {seeds:,} seeds differ: {shown}", style="red"))
+    else:
+        out.print(Text(f"{seeds:,} seeds: brokers decide as recorded", style="green"))

@@ -125,3 +125,25 @@ def _sim_replay(
         as_json=as_json,
     )
     raise typer.Exit(code)
+
+
+@simulator.command("digest")
+def _sim_digest(
+    context: typer.Context,
+    *,
+    file: Annotated[Path, typer.Argument(help="The file with the recorded digests.")],
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 600,
+    start: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes to run them in.")] = 1,
+    record: Annotated[
+        bool, typer.Option("--record", help="Write the digests to the file instead.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare what brokers decide with recorded runs; for changes that must not change it."""
+    from gapless.cli import sim
+
+    settle(context, as_json=as_json)
+    seeds_wanted = range(start, start + seeds)
+    code = sim.digest(seeds_wanted, file, workers=workers, record=record, as_json=as_json)
+    raise typer.Exit(code)

@@ -95,14 +95,14 @@ class Workload:
             self.world.after(int(span * share), begin)
         for _ in range(self.options.subscribers):
             self.world.after(int(span * 0.3 * self.random.random()), self._subscribe)
-        self._repeat(self.options.publish_rate, self._publish)
-        self._repeat(self.options.churn_rate, self._churn)
-        self._repeat(self.options.reads, self._read)
-        self._repeat(self.options.widen_rate, self._widen)
-        self._repeat(self.options.repeat_rate, self._publish_again)
+        self._repeat(self.options.publish_rate, "_publish", self._publish)
+        self._repeat(self.options.churn_rate, "_churn", self._churn)
+        self._repeat(self.options.reads, "_read", self._read)
+        self._repeat(self.options.widen_rate, "_widen", self._widen)
+        self._repeat(self.options.repeat_rate, "_publish_again", self._publish_again)
         for stager in self.stagers:
             self.world.after(int(span * 0.1 * stager.random.random()), stager.connect)
-        self._repeat(self.options.stage_rate, self._stage)
+        self._repeat(self.options.stage_rate, "_stage", self._stage)
 
     def _open_late(self, publisher: Publisher) -> None:
         """Open a pubend while a broker that may have to learn of it is coming back."""
@@ -129,11 +129,14 @@ class Workload:
             if stager.host in self.world.core:
                 stager.write()
 
-    def _repeat(self, rate: float, operation: Callable[[Random], None]) -> None:
-        """Do an operation again and again, at random times."""
+    def _repeat(self, rate: float, name: str, operation: Callable[[Random], None]) -> None:
+        """Do an operation again and again, at random times.
+
+        The name seeds the times and choices of the operation, so it never changes.
+        """
         if rate <= 0:
             return
-        random = self.world.stream("operations", operation.__name__)
+        random = self.world.stream("operations", name)
 
         def again() -> None:
             if self.over or self.operations >= self.options.operations_max:
