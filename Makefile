@@ -7,7 +7,7 @@ SHELL := /bin/bash
 VENV := .venv
 PYTHON_BIN := $(VENV)/bin/python
 READY := $(VENV)/.ready
-KERNELS := src/gapless/content/matching src/gapless/content/plain src/gapless/delivery/survey
+KERNELS := src/gapless/content/matching src/gapless/content/plain src/gapless/packed/scan
 KERNEL_SOURCES := $(foreach kind,pyx pxi h,$(wildcard $(KERNELS:%=%/*.$(kind))))
 
 WORKERS ?= 2
@@ -66,11 +66,11 @@ seeds: $(READY) ## Run the broker under faults (SEEDS=5000, START=0, WORKERS=n p
 
 .PHONY: digests
 digests: $(READY) ## Compare what brokers decide with the recorded runs (DIGESTS=600)
-	@$(VENV)/bin/gapless sim digest tests/sim/digests.txt --seeds $(DIGESTS) --workers $(WORKERS)
+	@$(VENV)/bin/gapless sim digest tests/lab/sim/digests.txt --seeds $(DIGESTS) --workers $(WORKERS)
 
 .PHONY: bugs
 bugs: $(READY) ## Plant known bugs and show in which of 1,000 seeds the simulator catches each
-	@$(PYTHON_BIN) -m gapless.sim.bugs
+	@$(PYTHON_BIN) -m gapless_lab.sim.broker_bugs
 
 .PHONY: lab
 lab: $(READY) ## Run the papers' experiments at a small size (LAB="pt-9 --runs 10" picks one)

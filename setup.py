@@ -16,7 +16,7 @@ from setuptools.command.build_ext import build_ext
 KERNELS = (
     Path("src/gapless/content/matching/_kernel.pyx"),
     Path("src/gapless/content/plain/_plain.pyx"),
-    Path("src/gapless/delivery/survey/_survey.pyx"),
+    Path("src/gapless/packed/scan/_scan.pyx"),
 )
 
 

@@ -21,7 +21,22 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "build" / "coverage"
 WHOLE = DATA / "all"
 
-ROOMS = ("core", "messages", "overlay", "propagation", "delivery", "broker", "mobility")
+ROOMS = (
+    "core",
+    "messages",
+    "packed",
+    "stream",
+    "overlay",
+    "directory",
+    "propagation",
+    "feeds",
+    "routing",
+    "requests",
+    "pubend",
+    "subscribers",
+    "mobility",
+    "broker",
+)
 """The rooms of the protocols."""
 
 SHARED = ("scenarios", "papers")

@@ -15,7 +15,8 @@ import pytest
 
 import gapless
 from gapless.core.parameters import Parameters
-from gapless.runtime import config, overlays
+from gapless.runtime import config
+from gapless.runtime import overlay_config as overlays
 from gapless.runtime.metrics import Metrics
 from gapless.runtime.principals import load_tokens
 from gapless.testing import Overlay, SyncOverlay

@@ -25,14 +25,8 @@ HOMES = ("core/limits.py", "core/parameters.py")
 ENDINGS = ("_MAX", "_KEPT")
 """How a limit is named."""
 
-_WORLDS = "sizes of worlds and experiments that are made up here; no broker or client meets them"
-
 ROOMS_APART: dict[str, str] = {
     # Packages whose numbers stay with them, with the reason.
-    "chaos": _WORLDS,
-    "demo": _WORLDS,
-    "lab": _WORLDS,
-    "sim": _WORLDS,
     "spark": "an extra that nothing imports; how its jobs cut their work is tuned beside the job",
 }
 
@@ -40,12 +34,12 @@ ALLOWED: dict[tuple[str, str], str] = {
     # (file, name): why it is no limit of ours.
     ("client/addresses.py", "_PORT_MAX"): "the highest port there is",
     ("content/lexer.py", "_KEYWORD_LENGTH_MAX"): "follows from the keywords",
-    ("content/matching/twin_groups.py", "_BOUNDS_MAX"): "follows from the rows of a mask",
+    ("content/matching/fallback_groups.py", "_BOUNDS_MAX"): "follows from the rows of a mask",
     ("content/spans.py", "NUMBER_MAX"): "the end of the scale of numbers",
     ("content/spans.py", "TEXT_MAX"): "the end of the scale of texts",
-    ("delivery/survey/sieve.py", "_EXACT_MAX"): "how far floats are exact",
-    ("delivery/survey/sieve.py", "_WORD_MAX"): "the highest number of a word",
-    ("runtime/overlays.py", "BROKERS_MAX"): "how many letters there are to name them",
+    ("packed/scan/column_filter.py", "_EXACT_MAX"): "how far floats are exact",
+    ("packed/scan/column_filter.py", "_WORD_MAX"): "the highest number of a word",
+    ("runtime/overlay_config.py", "BROKERS_MAX"): "how many letters there are to name them",
 }
 
 # ---------------------------------------------------------------------------------------------
@@ -138,7 +132,7 @@ def test_no_limit_is_there_without_anybody_who_keeps_to_it() -> None:
     ],
 )
 def test_a_planted_limit_is_found(source: str) -> None:
-    assert len(strays("delivery/queue.py", source)) == 1
+    assert len(strays("routing/queue.py", source)) == 1
 
 
 @pytest.mark.parametrize(
@@ -146,10 +140,10 @@ def test_a_planted_limit_is_found(source: str) -> None:
     [
         ("core/limits.py", "QUEUE_MAX: Final = 5"),
         ("core/parameters.py", "QUEUE_MAX: Final = 5"),
-        ("sim/world.py", "QUEUE_MAX: Final = 5"),
-        ("delivery/queue.py", "ROOMS_MAX: Final = QUEUE_MAX"),
-        ("delivery/queue.py", "def f():\n    queue_max = 5"),
-        ("delivery/queue.py", "class Settings:\n    queue_max: int = 5"),
+        ("spark/batch.py", "QUEUE_MAX: Final = 5"),
+        ("routing/queue.py", "ROOMS_MAX: Final = QUEUE_MAX"),
+        ("routing/queue.py", "def f():\n    queue_max = 5"),
+        ("routing/queue.py", "class Settings:\n    queue_max: int = 5"),
     ],
 )
 def test_what_is_no_stray_passes(path: str, source: str) -> None:

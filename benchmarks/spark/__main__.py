@@ -22,7 +22,7 @@ import msgspec
 
 from benchmarks.spark.ceiling import CeilingSource
 from benchmarks.spark.processes import processor_seconds
-from gapless.client.portal import Portal
+from gapless.client.loop_thread import Portal
 from gapless.client.sync import connect_sync
 from gapless.runtime import Supervisor, generate
 from gapless.spark.session import spark_session

@@ -9,8 +9,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from gapless.content.values import Value
-from gapless.delivery.packing import pack
 from gapless.messages.streams import Publication
+from gapless.packed.pick import pack
 from gapless.spark.batches import Batches
 from gapless.spark.source import GaplessSource, columns_of
 

@@ -20,12 +20,13 @@ import pyarrow.parquet as pq
 
 from benchmarks.workloads import quotes
 from gapless.content.filter import Filter
-from gapless.sim.campaign import run_many
-from gapless.spark.jobs import backtest, sweep, sweep_seeds
+from gapless.spark.jobs import backtest
 from gapless.spark.jobs.backtesting import events_at
-from gapless.spark.jobs.experiments import Point, Row
 from gapless.spark.jobs.filters import NamedFilter
 from gapless.spark.session import spark_session
+from gapless_lab.sim.campaign import run_many
+from gapless_lab.sweep import sweep, sweep_seeds
+from gapless_lab.sweep.experiments import Point, Row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

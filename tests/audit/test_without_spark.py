@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gapless.cli.main import main
-from gapless.cli.spark_audit import audit_and_profile
 from gapless.spark import extra
+from gapless_lab.commands.demo_audit import audit_and_profile
 
 
 def test_without_spark_there_is_no_second_audit_and_that_is_said(

@@ -11,7 +11,7 @@ from gapless.messages.clients import (
     Refused,
     Subscribe,
 )
-from tests.broker.desk import Desk, P
+from tests.broker.harness import Desk, P
 
 
 def test_a_pubend_that_is_elsewhere_is_refused_with_the_name_of_its_broker() -> None:

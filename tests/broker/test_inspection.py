@@ -22,7 +22,7 @@ from gapless.messages.operating import (
 )
 from gapless.messages.overlay import Quality
 from gapless.wire import CLIENT_NOTICES, HEADER_BYTES
-from tests.broker.desk import Asker, Desk, P, Q, reason
+from tests.broker.harness import Asker, Desk, P, Q, reason
 from tests.scenarios.brokers import shb
 
 

@@ -11,7 +11,7 @@ from gapless.messages.clients import (
     Waiting,
 )
 from gapless.messages.overlay import Partition, PartitionInfo
-from tests.broker.desk import Asker, Desk, P
+from tests.broker.harness import Asker, Desk, P
 
 CUT = "there is no way to its broker b1 in cell b1 now"
 

@@ -17,7 +17,7 @@ from gapless.messages.clients import (
 from gapless.messages.overlay import Announce, Quality
 from gapless.messages.records import PubendRecord
 from gapless.messages.streams import Frame
-from tests.broker.desk import Desk, P, Q, reason
+from tests.broker.harness import Desk, P, Q, reason
 from tests.scenarios.brokers import Client
 
 OPENED = PubendOpened(1, P)

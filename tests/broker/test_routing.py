@@ -7,7 +7,7 @@ from gapless.core.ids import PubendId
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import AttachKind, Piece, Publication
 from gapless.propagation import Receiver, Vector
-from tests.broker.desk import Desk, P, Q
+from tests.broker.harness import Desk, P, Q
 
 NOWHERE = PubendId("nowhere")
 

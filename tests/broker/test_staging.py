@@ -18,7 +18,7 @@ from gapless.messages.staging import (
     StagedCommitted,
     StagedDropped,
 )
-from tests.broker.desk import Desk, P, Q, reason
+from tests.broker.harness import Desk, P, Q, reason
 from tests.broker.writers import Writer, commits, labels, logged, staged
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gapless.broker import Broker, machine
+from gapless.broker import Broker
+from gapless.broker import entry as machine
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Effect, LinkUp, Moment, Received, Send
 from gapless.core.ticks import Tick
-from gapless.delivery.knowledge import ConflictError, fault_of
 from gapless.messages.clients import OpenPubend
 from gapless.messages.overlay import (
     Announce,
@@ -32,13 +32,14 @@ from gapless.messages.overlay import (
     RelayFull,
     SessionId,
 )
-from gapless.messages.requests import Read, ReadReply
+from gapless.messages.pubend_requests import Read, ReadReply
 from gapless.messages.streams import Attached, Frame, Nack, Piece, Publication, RegimeWant, Silence
 from gapless.overlay.session import Session
-from gapless.sim.plants import patched
+from gapless.stream.ranges import ConflictError, fault_of
 from gapless.wire.codec import LINK_PACKETS
-from tests.broker.desk import Desk, P
-from tests.broker.letters import KINDS, NUMBERS, Facts, absurd, hello, nth, plausible
+from gapless_lab.sim.planted_bugs import patched
+from tests.broker.harness import Desk, P
+from tests.broker.packets import KINDS, NUMBERS, Facts, absurd, hello, nth, plausible
 from tests.scenarios.brokers import Node, Subscriber, of
 
 PAIRS: tuple[tuple[BrokerId, BrokerId], ...] = (("p", "n"), ("n", "p"), ("c", "n"))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gapless.core.ids import PubendId
-from gapless.delivery.publishers import Events
 from gapless.messages.clients import OpenPubend
 from gapless.messages.records import CommitRecord, StagedRecord
 from gapless.messages.staging import CommitStaged, DropStaged, Stage
-from gapless.messages.streams import Publication
-from tests.broker.desk import Desk, P
+from gapless.messages.streams import Events, Publication
+from tests.broker.harness import Desk, P
 from tests.scenarios.brokers import Client
 
 

@@ -11,7 +11,8 @@ import gapless
 from gapless.cli import doctor
 from gapless.cli.main import main
 from gapless.content import matching
-from gapless.delivery.survey import Survey, twin
+from gapless.packed.scan import Survey
+from gapless.packed.scan import fallback as twin
 
 
 def test_doctor_says_which_kernel_is_in_use_and_why(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from gapless.cli.inspection import _tree
 from gapless.cli.main import EXIT_REFUSED, EXIT_WRONG_INPUT, main
-from gapless.cli.showing import _tree
 from gapless.client.sync import connect_sync
 from gapless.core.limits import SHOWN_STRANDS_LISTED_MAX
 from gapless.messages.operating import CellState, TopologyShown

@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gapless.cli import subscribing
+from gapless.cli import sub as subscribing
 from gapless.cli.main import EXIT_FOUND, EXIT_NO_BROKER, EXIT_REFUSED, EXIT_WRONG_INPUT, main
-from gapless.cli.publishing import read_line
-from gapless.cli.subscribing import _copy, _tell_waiting, _Writer
+from gapless.cli.pub import read_line
+from gapless.cli.sub import _copy, _tell_waiting, _Writer
 from gapless.client import connect_sync
 from gapless.core.errors import ConnectionLostError, UsageError
 from gapless.core.parameters import Parameters

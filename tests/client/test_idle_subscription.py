@@ -6,7 +6,7 @@ import gapless
 from gapless.client.options import Backoff
 from gapless.core.ids import PubendId
 from gapless.core.parameters import Parameters
-from gapless.delivery.pubend import Pubend
+from gapless.pubend.pubend import Pubend
 from gapless.testing import Overlay
 from tests.client.running import soon, story
 

@@ -8,7 +8,6 @@ import gapless
 from gapless.client.options import Backoff
 from gapless.core.ids import PubendId
 from gapless.core.parameters import Parameters
-from gapless.delivery.pubend import Pubend
 from gapless.messages.clients import (
     Ack,
     BeginKind,
@@ -19,6 +18,7 @@ from gapless.messages.clients import (
     Subscribed,
 )
 from gapless.messages.streams import Publication
+from gapless.pubend.pubend import Pubend
 from gapless.testing import Overlay
 from tests.client.proxy import Proxy
 from tests.client.running import soon, story

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.client.portal import Portal
+from gapless.client.loop_thread import Portal
 from gapless.errors import (
     ClosedError,
     ConnectionLostError,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.content import plain
-from gapless.content.plain import twin
+from gapless.content.plain import fallback as twin
 
 Form = Callable[[Sequence[object]], bool]
 

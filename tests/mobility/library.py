@@ -3,7 +3,7 @@
 The other clients of these worlds say what a test tells them to. A :class:`Program` has what a real program
 has: an inbox that chooses by itself what it shows at the next broker, and what it makes of the answers. It
 takes the place of the link, so a connection is made and lost when a test says so. The faults are those of
-:mod:`tests.broker.desk`; beyond them a program may be deaf, which loses what its broker tells it.
+:mod:`tests.broker.harness`; beyond them a program may be deaf, which loses what its broker tells it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gapless.messages.clients import (
     Subscribed,
 )
 from gapless.messages.mobility import Superseded
-from tests.broker.desk import Desk
+from tests.broker.harness import Desk
 from tests.scenarios.brokers import Client, Publisher, World, of
 
 OLDEST = Begin(BeginKind.EARLIEST)

@@ -13,8 +13,8 @@ from typing import Any
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.machine import Context, Identity, Send
 from gapless.core.parameters import DEFAULTS, Parameters, us
+from gapless.directory.announcements import Announcements
 from gapless.messages.overlay import Announce, PartitionInfo, TableState
-from gapless.overlay.announcements import Announcements
 from gapless.overlay.neighbourhood import Topology
 from gapless.overlay.partitions import Partitions
 from gapless.overlay.sessions import Sessions

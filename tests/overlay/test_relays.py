@@ -19,7 +19,7 @@ from gapless.messages.overlay import (
 from gapless.messages.streams import RegimeWant
 from gapless.overlay import relays
 from gapless.overlay.neighbourhood import Topology
-from gapless.sim.plants import patched
+from gapless_lab.sim.planted_bugs import patched
 from tests.overlay.small_world import Node, SmallWorld, line
 
 NOTE = RegimeWant(("stocks", 1), 7)  # type: ignore[arg-type]

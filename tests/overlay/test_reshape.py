@@ -8,8 +8,8 @@ import pytest
 from gapless.core.ids import PubendId
 from gapless.core.machine import Context, Identity
 from gapless.core.parameters import Parameters
+from gapless.directory.announcements import UNCONFIRMED, Announcements
 from gapless.messages.overlay import Announce, CellInfo, Hello, PubendProperties
-from gapless.overlay.announcements import UNCONFIRMED, Announcements
 from gapless.overlay.neighbourhood import Neighbourhood, Topology
 from gapless.overlay.sessions import Sessions
 from tests.overlay.small_world import SmallWorld, line

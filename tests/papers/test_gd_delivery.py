@@ -14,13 +14,13 @@ import pytest
 
 from gapless.core.ids import PubendId, VirtualTime
 from gapless.core.ticks import Tick, TickRange
-from gapless.delivery import acks
-from gapless.delivery.acks import Groups, Reports
-from gapless.delivery.curiosity import Asked, Curious
-from gapless.delivery.subscribers.reporting import Reporting
-from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.streams import AckExpected, Attached, Frame, Member, Nack, Piece, Silence
-from gapless.sim.plants import patched
+from gapless.routing import reports as acks
+from gapless.routing.reports import Groups, Reports
+from gapless.stream.curiosity import Asked, Curious
+from gapless.subscribers.reporter import Reporting
+from gapless.subscribers.subend import Subend
+from gapless_lab.sim.planted_bugs import patched
 from tests.cases import scaled
 from tests.scenarios.brokers import Subscriber, World, of
 

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.ids import PubendId
-from gapless.delivery.horizon import DoubtHorizon
-from gapless.delivery.istream import Stream
-from gapless.delivery.knowledge import ConflictError, Knowledge, filtered, joined
 from gapless.messages.streams import Piece, Publication, Released
+from gapless.stream.horizon import DoubtHorizon
+from gapless.stream.istream import Stream
+from gapless.stream.ranges import ConflictError, Knowledge, filtered, joined
 from tests.cases import scaled
-from tests.delivery.model import (
+from tests.stream.model import (
     PUBEND,
     TICKS,
     piece,

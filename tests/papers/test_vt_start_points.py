@@ -14,19 +14,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from gapless.broker.tables import Tables
 from gapless.content.filter import Filter
 from gapless.core.ids import BrokerId, Entry, PubendId, ShbId, VirtualTime
 from gapless.core.ticks import Tick
-from gapless.delivery.members import Claim, Membership
-from gapless.delivery.subscribers.crew import Crew
-from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.records import RegimeRecord
 from gapless.propagation import Chooser, Outcome, Table
+from gapless.propagation.exchange import Tables
 from gapless.propagation.sufficiency import Choice
 from gapless.propagation.transfer import TableReceiver, Update
-from gapless.sim.plants import patched
+from gapless.pubend.members import Claim, Membership
+from gapless.subscribers.groups import Crew
+from gapless.subscribers.subend import Subend
+from gapless_lab.sim.planted_bugs import patched
 from tests.cases import scaled
 from tests.propagation.oracle import EVENTS, FILTERS, of_filter, of_table
 from tests.scenarios.brokers import Publisher, Subscriber, World, of, shb

@@ -13,7 +13,7 @@ from gapless.messages.propagation import TableId
 from gapless.propagation import Edge, Outcome, OutTable, TableSender
 from gapless.propagation.edge import Places
 from gapless.propagation.index import TableIndex
-from gapless.propagation.legacy import joined
+from gapless.propagation.stale_tables import joined
 from tests.propagation.world import World, tree
 
 P, Q = PubendId("P"), PubendId("Q")

@@ -9,7 +9,8 @@ import pytest
 
 from gapless.core.ids import Entry, PubendId, ShbId
 from gapless.messages.propagation import TableDelta
-from gapless.propagation import Edge, Outcome, OutTable, Table, TableReceiver, leaf, legacy
+from gapless.propagation import Edge, Outcome, OutTable, Table, TableReceiver, leaf
+from gapless.propagation import stale_tables as legacy
 from gapless.propagation.sufficiency import Chooser
 from gapless.propagation.table import conjunction_of
 from gapless.propagation.transfer import Update

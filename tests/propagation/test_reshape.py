@@ -11,7 +11,7 @@ from gapless.messages.propagation import TableId, TableWant
 from gapless.propagation import Edge, Holdings, Outcome, TableSender
 from gapless.propagation.edge import Places
 from gapless.propagation.index import TableIndex
-from gapless.propagation.legacy import LEGACY_SHAPE
+from gapless.propagation.stale_tables import LEGACY_SHAPE
 from gapless.propagation.transfer import TableReceiver
 
 P = PubendId("P")

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from gapless.core.ids import PubendId
-from gapless.delivery.publishers import Events
 from gapless.messages.clients import (
     Ack,
     Credit,
@@ -22,6 +21,7 @@ from gapless.messages.clients import (
     Subscribe,
     Subscribed,
 )
+from gapless.messages.streams import Events
 from gapless.runtime import Address
 from gapless.wire import (
     CLIENT_NOTICES,

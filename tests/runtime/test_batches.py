@@ -7,12 +7,12 @@ import pytest
 
 from gapless.core.ids import PubendId
 from gapless.core.parameters import Parameters
-from gapless.delivery import contents
 from gapless.messages.clients import Delivery
 from gapless.messages.streams import Publication
+from gapless.packed import encode as contents
 from gapless.runtime.clients import as_told, halves
-from gapless.sim.runner import run_seed
 from gapless.wire import CLIENT_NOTICES, FRAME_BYTES_MAX
+from gapless_lab.sim.runner import run_seed
 from tests.cases import scaled
 from tests.runtime.nodes import run, world
 from tests.runtime.raw_client import RawClient

@@ -18,7 +18,7 @@ from gapless.runtime import (
     load_overlay,
     overlay_of,
 )
-from gapless.runtime import overlays as overlay_files
+from gapless.runtime import overlay_config as overlay_files
 
 OVERLAY = """
 overlay = "trading"

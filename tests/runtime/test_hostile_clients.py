@@ -30,9 +30,9 @@ from gapless.core.machine import (
     Written,
 )
 from gapless.core.parameters import DEFAULTS
-from gapless.delivery.packing import packed, unpack_row
 from gapless.messages.clients import OpenPubend, OpenPublisher, Publish, PublisherOpened
 from gapless.messages.records import Append, AppendPacked, LogRow, Trim
+from gapless.packed.pick import packed, unpack_row
 from gapless.runtime import generate
 from gapless.wire import CLIENT_REQUESTS, Beat, Goodbye
 from gapless.wire.codec import Request

@@ -43,9 +43,6 @@ from gapless.core.machine import (
 )
 from gapless.core.parameters import Parameters, us
 from gapless.core.ticks import Tick
-from gapless.delivery.packing import packed, unpack_row
-from gapless.delivery.pubend import Pubend
-from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.clients import (
     Ack,
     Begin,
@@ -82,6 +79,9 @@ from gapless.messages.records import (
 )
 from gapless.messages.streams import Publication
 from gapless.overlay.neighbourhood import Topology
+from gapless.packed.pick import packed, unpack_row
+from gapless.pubend.pubend import Pubend
+from gapless.subscribers.subend import Subend
 
 CLOCK_START = us(s=1_000_000)
 HOP_US = us(ms=1)

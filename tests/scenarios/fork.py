@@ -5,7 +5,7 @@ from __future__ import annotations
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Begin, BeginKind, HostRetired, Order, RetireHost
-from tests.broker.desk import Desk, P, Q
+from tests.broker.harness import Desk, P, Q
 from tests.scenarios.brokers import Publisher, Subscriber
 
 __all__ = ["Fork", "acknowledge", "at", "retire"]

@@ -11,21 +11,21 @@ from typing import Any
 
 from gapless.core.ids import PubendId, VirtualTime
 from gapless.core.ticks import Tick
-from gapless.delivery.horizon import DoubtHorizon
-from gapless.delivery.inquiry import Inquiry
-from gapless.delivery.istream import Stream
-from gapless.delivery.members import Membership
-from gapless.delivery.subscribers.crew import Crew
-from gapless.delivery.subscribers.segments import Segment
-from gapless.delivery.subscribers.states import FOREVER
-from gapless.delivery.subscribers.strand import Strand
-from gapless.delivery.subscribers.subend import Subend
-from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.clients import Begin, BeginKind, Subscribed
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.records import MemberRecord
 from gapless.messages.streams import Frame, Nack, Piece, Report
-from gapless.sim.plants import patched
+from gapless.pubend.members import Membership
+from gapless.routing.nacks import Inquiry
+from gapless.stream.horizon import DoubtHorizon
+from gapless.stream.istream import Stream
+from gapless.subscribers.cursor import Strand
+from gapless.subscribers.cursor_state import FOREVER
+from gapless.subscribers.filter_segments import Segment
+from gapless.subscribers.groups import Crew
+from gapless.subscribers.subend import Subend
+from gapless.subscribers.subscription import Subscription
+from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import Subscriber, World, of, shb
 
 P, R = PubendId("P"), PubendId("R")

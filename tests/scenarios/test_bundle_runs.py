@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from gapless.broker.routing import Routing, rendezvous
 from gapless.core.ids import BrokerId, PubendId
-from gapless.delivery.feed import Candidate
+from gapless.feeds.feed import Candidate
 from gapless.messages.streams import Frame
-from gapless.sim.plants import patched
+from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import Publisher, Subscriber, World
 
 candidates_by_the_rule = Routing.candidates

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from gapless.broker.routing import Routing
-from gapless.broker.sources import Sources
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.delivery.feed import Candidate
-from gapless.delivery.members import Claim, Membership
+from gapless.feeds.feed import Candidate
 from gapless.messages.records import MemberRecord
 from gapless.messages.streams import Frame
-from gapless.sim.plants import patched
+from gapless.propagation.sources import Sources
+from gapless.pubend.members import Claim, Membership
+from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import World
 
 P = PubendId("P")

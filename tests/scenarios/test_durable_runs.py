@@ -20,7 +20,7 @@ from gapless.messages.clients import (
     Seek,
     Subscribe,
 )
-from gapless.messages.requests import Read
+from gapless.messages.pubend_requests import Read
 from gapless.messages.streams import Report
 from tests.scenarios.brokers import Client, World, of
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from gapless.broker.routing import Routing
 from gapless.core.ids import BrokerId, PubendId
-from gapless.delivery.feed import Candidate, is_leaf_number
+from gapless.feeds.feed import Candidate, is_leaf_number
 from gapless.messages.streams import (
     Attach,
     Attached,
@@ -26,7 +26,7 @@ from gapless.messages.streams import (
     UnfedReason,
 )
 from gapless.propagation import Receiver
-from gapless.sim.plants import patched
+from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import World, of
 
 P = PubendId("P")

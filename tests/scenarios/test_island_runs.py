@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from gapless.broker.sources import Sources
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import LinkFree, LinkFull
-from gapless.delivery.feed import is_leaf_number
+from gapless.feeds.feed import is_leaf_number
 from gapless.messages.overlay import Packet, Relayed
 from gapless.messages.streams import Attach, Attached, Frame, Nack, Silence
-from gapless.sim.plants import patched
+from gapless.propagation.sources import Sources
+from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import World, of
 
 P = PubendId("P")

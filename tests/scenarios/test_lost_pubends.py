@@ -7,7 +7,7 @@ import pytest
 from gapless.core.ids import PubendId
 from gapless.messages.clients import OpenPubend, Order, PubendOpened
 from gapless.messages.records import JoinRecord, PlaceRecord, RetirementRecord, Store
-from tests.broker.desk import Asker, Q
+from tests.broker.harness import Asker, Q
 from tests.scenarios.brokers import Subscriber, shb
 from tests.scenarios.fork import Fork, at
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.messages.clients import Order, Stalled
-from tests.broker.desk import Desk, P, Q
+from tests.broker.harness import Desk, P, Q
 from tests.scenarios.brokers import shb
 from tests.scenarios.fork import Fork, at
 

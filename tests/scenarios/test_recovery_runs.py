@@ -16,7 +16,7 @@ from gapless.core.ids import BrokerId, PubendId
 from gapless.messages.propagation import TableDelta, TableFull, TableWant
 from gapless.messages.streams import Frame, Nack
 from gapless.propagation import sufficiency
-from gapless.sim.plants import patched
+from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import World, of
 
 P = PubendId("P")

@@ -13,15 +13,15 @@ from random import Random
 import pytest
 
 from gapless.broker.routing import Routing
-from gapless.broker.sources import Sources
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.delivery import router as router_module
-from gapless.delivery.router import Router
 from gapless.messages.overlay import Quality
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.streams import Frame, Nack, Silence, Unfed, UnfedReason
 from gapless.propagation.edge import Edge
-from gapless.sim.plants import patched
+from gapless.propagation.sources import Sources
+from gapless.routing import router as router_module
+from gapless.routing.router import Router
+from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import Publisher, Subscriber, World, of
 
 P = PubendId("P")

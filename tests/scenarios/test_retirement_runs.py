@@ -19,9 +19,9 @@ from gapless.messages.clients import (
     Subscribed,
 )
 from gapless.messages.overlay import Retire
+from gapless.messages.pubend_requests import Leave
 from gapless.messages.records import RetirementRecord
-from gapless.messages.requests import Leave
-from tests.broker.desk import Desk, P, Q
+from tests.broker.harness import Desk, P, Q
 from tests.scenarios.brokers import Subscriber, shb
 from tests.scenarios.fork import Fork, acknowledge, at, retire
 

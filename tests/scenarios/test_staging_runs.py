@@ -10,7 +10,7 @@ from gapless.broker import Broker
 from gapless.core.machine import Effect, Write
 from gapless.messages.clients import OpenPubend
 from gapless.messages.staging import CommitStaged, Stage, Staged, StagedCommitted
-from tests.broker.desk import Desk, P
+from tests.broker.harness import Desk, P
 from tests.broker.writers import Writer, commits, labels, logged, staged
 from tests.scenarios.brokers import Node, Subscriber
 

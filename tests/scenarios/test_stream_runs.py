@@ -13,22 +13,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from gapless.broker.tables import Tables
 from gapless.core.ids import BrokerId, Entry, Join, PubendId, ShbId
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
-from gapless.delivery import sending
-from gapless.delivery.acks import Reports
-from gapless.delivery.members import Claim, Membership
-from gapless.delivery.pubend import Pubend
-from gapless.delivery.regimes import Regimes
-from gapless.delivery.subscribers.holding import Holding
-from gapless.delivery.subscribers.subend import Subend
 from gapless.messages.clients import Begin, BeginKind
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.records import LifeRecord, MemberRecord, PubendRecord, Record, Store
 from gapless.messages.streams import Frame, Member, Nack, Piece, Regime, Report, Silence
-from gapless.sim.plants import patched
+from gapless.propagation.exchange import Tables
+from gapless.pubend.members import Claim, Membership
+from gapless.pubend.pubend import Pubend
+from gapless.routing import sending
+from gapless.routing.reports import Reports
+from gapless.stream.epochs import Regimes
+from gapless.subscribers.log_hold import Holding
+from gapless.subscribers.subend import Subend
+from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import Disk, Publisher, Subscriber, World, of, shb
 
 P, W = PubendId("P"), PubendId("W")

@@ -12,28 +12,28 @@ from typing import Any
 import pytest
 
 from gapless.broker.pubends import Pubends
-from gapless.broker.tables import Tables
 from gapless.content.filter import Filter
 from gapless.core.ids import BrokerId, Entry, PubendId, ShbId
 from gapless.core.parameters import us
 from gapless.core.ticks import Tick
-from gapless.delivery import pubend as pubend_room
-from gapless.delivery.feed import Feed
-from gapless.delivery.members import Claim, Membership
-from gapless.delivery.pubend import Pubend
-from gapless.delivery.publishers import Publishers
-from gapless.delivery.router import Router
-from gapless.delivery.subscribers.catching import CatchUp
-from gapless.delivery.subscribers.states import State
-from gapless.delivery.subscribers.strand import Strand
-from gapless.delivery.subscribers.subscription import Subscription
+from gapless.feeds.feed import Feed
 from gapless.messages.clients import Cause, OpenPubend, Order, PubendOpened, Refused
 from gapless.messages.overlay import Heartbeat, Quality
+from gapless.messages.pubend_requests import ReadReply
 from gapless.messages.records import Append, Change, PublisherRecord, RegimeRecord, Store
-from gapless.messages.requests import ReadReply
 from gapless.messages.streams import Frame, Nack, Publication
 from gapless.overlay.session import Session
-from gapless.sim.plants import patched
+from gapless.propagation.exchange import Tables
+from gapless.pubend import pubend as pubend_room
+from gapless.pubend.members import Claim, Membership
+from gapless.pubend.pubend import Pubend
+from gapless.pubend.publishers import Publishers
+from gapless.routing.router import Router
+from gapless.subscribers.catch_up import CatchUp
+from gapless.subscribers.cursor import Strand
+from gapless.subscribers.cursor_state import State
+from gapless.subscribers.subscription import Subscription
+from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import CLOCK_START, Publisher, Subscriber, World, of
 
 P, Q, R = PubendId("P"), PubendId("Q"), PubendId("R")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from gapless.broker import Broker
 from gapless.core.machine import Effect, Event, Moment, Tell
 from gapless.messages.clients import Delivery
-from tests.sim.toy import Toy
+from tests.lab.sim.toy import Toy
 
 HERE: Final = "tests.spark.experiments"
 LOSSY: Final = f"{HERE}:LossyToy"

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.content.values import Value
-from gapless.delivery.packing import pack
-from gapless.delivery.survey import COMPILED, twin
 from gapless.messages.streams import Publication
+from gapless.packed.pick import pack
+from gapless.packed.scan import COMPILED
+from gapless.packed.scan import fallback as twin
 from gapless.spark import batches
 from gapless.spark.batches import BATCH_BYTES, Batches
 from gapless.spark.columns import STANDARD, Column, Kind

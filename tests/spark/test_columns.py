@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from gapless.core.errors import UsageError
 from gapless.spark.columns import parse_columns
-from gapless.spark.shaping import events_of, shape_of
+from gapless.spark.row_mapping import events_of, shape_of
 from gapless.spark.sink_options import SinkOptions
 from gapless.spark.source import columns_of
 

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from gapless.core.errors import RefusedError
 from gapless.core.parameters import Parameters
-from gapless.delivery.packing import unpack
+from gapless.packed.pick import unpack
 from gapless.spark import reading
 from gapless.spark.planning import Range
 from gapless.spark.reading import read_range

@@ -29,19 +29,19 @@ from gapless.audit.records import (
 )
 from gapless.cli import spark_audit
 from gapless.cli.main import main
-from gapless.cli.spark_audit import audit_and_profile
 from gapless.client.sync import connect_sync
 from gapless.core.errors import UsageError
 from gapless.core.ids import PubendId
-from gapless.demo import records as demo
-from gapless.demo.audit import audit as demo_audit
-from gapless.demo.audit import audit_files
-from gapless.demo.run import Options, perform_and_show
-from gapless.demo.workload import BLUE, DESK_FIRST, DESK_LATER, EVERYTHING, LARGE, TESTS, quotes
 from gapless.spark.jobs.audit_logs import kept_facts
 from gapless.spark.jobs.auditing import AuditReport, AuditRow, audit
 from gapless.spark.jobs.manifest import Manifest, Store
 from gapless.testing import SyncOverlay
+from gapless_lab.commands.demo_audit import audit_and_profile
+from gapless_lab.demo import records as demo
+from gapless_lab.demo.audit import audit as demo_audit
+from gapless_lab.demo.audit import audit_files
+from gapless_lab.demo.run import Options, perform_and_show
+from gapless_lab.demo.workload import BLUE, DESK_FIRST, DESK_LATER, EVERYTHING, LARGE, TESTS, quotes
 from tests.spark.test_jobs_archive import add_batch
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from gapless.client.sync import connect_sync
 from gapless.core.errors import UsageError
 from gapless.core.ids import PubendId
 from gapless.spark.jobs.auditing import AuditReport, AuditRow, audit
-from gapless.spark.jobs.permitting import PrincipalRow, RightsReport
 from gapless.spark.jobs.rights import Right, Rights, load_rights
+from gapless.spark.jobs.rights_audit import PrincipalRow, RightsReport
 from gapless.testing import SyncOverlay
 from tests.tokens import Principals
 

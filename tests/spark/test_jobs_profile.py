@@ -17,7 +17,7 @@ from gapless.cli.main import main
 from gapless.client.sync import connect_sync
 from gapless.core.errors import UsageError
 from gapless.core.ids import PubendId
-from gapless.runtime.overlays import generate, load_overlay
+from gapless.runtime.overlay_config import generate, load_overlay
 from gapless.spark.jobs.interests import Interest
 from gapless.spark.jobs.profiling import Flow, edges_of, profile
 from gapless.spark.jobs.trees import Group

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import gapless
+import gapless_lab
+
 pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
 
 import msgspec
@@ -20,14 +23,14 @@ import pyarrow.parquet as pq
 from gapless.cli import spark_sessions as room
 from gapless.cli.main import main
 from gapless.core.errors import UsageError
-from gapless.lab.catalogue import find
-from gapless.sim.campaign import run_many
-from gapless.sim.runner import Result
-from gapless.spark.jobs.dealing import deal
-from gapless.spark.jobs.experiments import Point, grid, load, parse_axis, read_points
 from gapless.spark.jobs.plotting import Plot, lines_of
 from gapless.spark.jobs.shipping import packed, ready_executors
-from gapless.spark.jobs.sweeping import Sweep, sweep, sweep_seeds
+from gapless_lab.lab.catalogue import find
+from gapless_lab.sim.campaign import run_many
+from gapless_lab.sim.runner import Result
+from gapless_lab.sweep.distribution import deal
+from gapless_lab.sweep.experiments import Point, grid, load, parse_axis, read_points
+from gapless_lab.sweep.sweeping import Sweep, sweep, sweep_seeds
 from tests.guides import ROOT
 from tests.spark.experiments import FORGETFUL, HERE, LOSSY
 from tests.spark.rows import until
@@ -234,12 +237,14 @@ def test_a_column_of_several_kinds_is_named(tmp_path: Path) -> None:
 
 def test_in_a_local_session_nothing_is_shipped(spark: SparkSession) -> None:
     assert not ready_executors(spark)
-    with zipfile.ZipFile(packed()) as shipped:
-        assert "gapless/spark/jobs/dealing.py" in shipped.namelist()
+    with zipfile.ZipFile(packed(gapless, gapless_lab)) as shipped:
+        assert "gapless_lab/sweep/distribution.py" in shipped.namelist()
 
 
 def test_what_was_shipped_is_gone_when_the_process_is() -> None:
-    program = "from gapless.spark.jobs.shipping import packed; print(packed())"
+    program = (
+        "import gapless; from gapless.spark.jobs.shipping import packed; print(packed(gapless))"
+    )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     said = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, check=True, text=True

@@ -36,8 +36,8 @@ from pyspark.sql.datasource import (
 )
 
 from gapless.content.filter import Filter
-from gapless.delivery.packing import pack
 from gapless.messages.streams import Publication
+from gapless.packed.pick import pack
 from gapless.spark.batches import Batches
 from gapless.spark.columns import Column, Kind
 from gapless.spark.pushing import push

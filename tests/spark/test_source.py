@@ -19,10 +19,10 @@ from pyspark.sql.datasource import Filter as Predicate
 from pyspark.sql.functions import col, lit
 
 from gapless.core.parameters import Parameters
-from gapless.delivery.packing import unpack
+from gapless.packed.pick import unpack
 from gapless.spark import reading
 from gapless.spark.batch import Part as Piece
-from gapless.spark.line import Line, Part
+from gapless.spark.read_connection import Line, Part
 from gapless.spark.source import GaplessSource
 from gapless.testing import SyncOverlay
 from tests.spark.rows import COLUMNS, Stream, event, numbers, until

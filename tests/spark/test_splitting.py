@@ -9,9 +9,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gapless.spark.lookahead import shares
 from gapless.spark.network import Extent
 from gapless.spark.planning import after
-from gapless.spark.scouting import shares
 from gapless.spark.splitting import split
 
 EVENTS_A_PROBE = 100

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetched
-from gapless.delivery.packing import packed
 from gapless.messages.records import (
     Append,
     Change,
@@ -23,10 +22,11 @@ from gapless.messages.records import (
     Store,
     Trim,
 )
-from gapless.sim import disk as simulated
+from gapless.packed.pick import packed
 from gapless.storage.codec import encode_row
+from gapless_lab.sim import disk as simulated
 from tests.cases import scaled
-from tests.storage.desk import QUOTES, TRADES, Desk, flip_row, row
+from tests.storage.harness import QUOTES, TRADES, Desk, flip_row, row
 
 PUBENDS = st.sampled_from([TRADES, QUOTES])
 SMALL = st.integers(0, 12)

@@ -19,7 +19,7 @@ from gapless.core.errors import DiskFullError
 from gapless.core.ids import PubendId
 from gapless.messages.records import LifeRecord
 from gapless.storage import verify
-from tests.storage.desk import PATIENCE_S, TRADES, Desk, append, firsts
+from tests.storage.harness import PATIENCE_S, TRADES, Desk, append, firsts
 
 CHILD = Path(__file__).parent / "writing_child.py"
 SOURCES = Path(__file__).resolve().parents[2] / "src"

@@ -9,7 +9,7 @@ from gapless.core.errors import StorageError
 from gapless.messages.records import LogRow, PublisherRecord, Record, Store, Trim
 from gapless.storage.schema import PAGE_BYTES
 from tests.cases import scaled
-from tests.storage.desk import QUOTES, TRADES, Desk, append
+from tests.storage.harness import QUOTES, TRADES, Desk, append
 from tests.storage.test_storage import RECORDS
 
 

@@ -12,7 +12,7 @@ from gapless.core.ids import PubendId
 from gapless.messages.records import LifeRecord, PublisherRecord, Store, Trim
 from gapless.storage import LogSummary, Report, export, list_logs, verify
 from gapless.storage.codec import encode_row
-from tests.storage.desk import QUOTES, TRADES, Desk, append, execute, flip_record, flip_row, row
+from tests.storage.harness import QUOTES, TRADES, Desk, append, execute, flip_record, flip_row, row
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from gapless.core.ids import Entry, Join, PubendId, ShbId, VirtualTime
 from gapless.core.machine import Fetched, Write, Written
 from gapless.messages.clients import Begin, BeginKind, Moment, Order
 from gapless.messages.overlay import PubendProperties
+from gapless.messages.pubend_requests import HoldId
 from gapless.messages.records import (
     Append,
     AppendPacked,
@@ -40,11 +41,20 @@ from gapless.messages.records import (
     SubscriptionRecord,
     Trim,
 )
-from gapless.messages.requests import HoldId
 from gapless.storage import Storage
 from gapless.storage.codec import encode_row
 from gapless.storage.inspection import list_logs
-from tests.storage.desk import ALL, PATIENCE_S, QUOTES, TRADES, Desk, append, execute, firsts, row
+from tests.storage.harness import (
+    ALL,
+    PATIENCE_S,
+    QUOTES,
+    TRADES,
+    Desk,
+    append,
+    execute,
+    firsts,
+    row,
+)
 
 HOST = ShbId("b", "c")
 TIME = VirtualTime(4, 7)

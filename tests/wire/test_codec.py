@@ -13,16 +13,8 @@ from hypothesis import strategies as st
 
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import PubendId
-from gapless.messages import (
-    clients,
-    mobility,
-    operating,
-    overlay,
-    propagation,
-    requests,
-    staging,
-    streams,
-)
+from gapless.messages import clients, mobility, operating, overlay, propagation, staging, streams
+from gapless.messages import pubend_requests as requests
 from gapless.messages.overlay import Packet, SessionId
 from gapless.messages.streams import Frame, Piece, Publication
 from gapless.wire import (

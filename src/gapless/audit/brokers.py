@@ -32,11 +32,11 @@ from gapless.audit.writer import AuditWriter
 from gapless.core.ids import PubendId
 from gapless.core.limits import AUDIT_AUTHORS_MAX
 from gapless.core.machine import Event, Write, Written
-from gapless.delivery.packing import BarePublication, unpack_bare
 from gapless.messages import clients as said
 from gapless.messages import staging
 from gapless.messages.records import Append, AppendPacked
 from gapless.messages.streams import Publication, ReadForm
+from gapless.packed.pick import BarePublication, unpack_bare
 
 __all__ = ["BrokerAudit"]
 

@@ -18,6 +18,6 @@ A new life is on disk before anything else happens (R1). What comes before that 
 - :mod:`.inspection`: what operators ask to see
 """
 
-from gapless.broker.machine import Broker
+from gapless.broker.entry import Broker
 
 __all__ = ["Broker"]

@@ -18,9 +18,6 @@ from gapless.core.limits import (
     SHOWN_STRANDS_MAX,
     SHOWN_TEXT_MAX,
 )
-from gapless.delivery.pubend import Pubend
-from gapless.delivery.subscribers.strand import Strand
-from gapless.delivery.subscribers.subscription import Subscription
 from gapless.messages.clients import Refused
 from gapless.messages.operating import (
     BrokerShown,
@@ -41,9 +38,12 @@ from gapless.messages.operating import (
     SubscriptionState,
     TopologyShown,
 )
+from gapless.pubend.pubend import Pubend
+from gapless.subscribers.cursor import Strand
+from gapless.subscribers.subscription import Subscription
 
 if TYPE_CHECKING:
-    from gapless.broker.machine import Broker
+    from gapless.broker.entry import Broker
 
 __all__ = ["Inspection"]
 

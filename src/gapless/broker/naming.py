@@ -27,7 +27,7 @@ from gapless.core.parameters import us
 from gapless.messages.overlay import NameAnswer, NameAsk, NameVerdict
 
 if TYPE_CHECKING:
-    from gapless.broker.machine import Broker
+    from gapless.broker.entry import Broker
 
 __all__ = ["Naming", "Then", "numbered"]
 

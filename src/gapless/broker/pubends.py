@@ -14,11 +14,6 @@ from gapless.core.ids import ORIGIN, BrokerId, Entry, PubendId, ShbId, VirtualTi
 from gapless.core.limits import NAME_MAX
 from gapless.core.machine import Context
 from gapless.core.ticks import Tick
-from gapless.delivery.best_effort import BestEffortPubend
-from gapless.delivery.early_hosts import EarlyHosts
-from gapless.delivery.members import Membership
-from gapless.delivery.pubend import Pubend, PublishRefusedError
-from gapless.delivery.serving import Serving
 from gapless.messages.clients import (
     Cause,
     OpenPubend,
@@ -42,9 +37,14 @@ from gapless.messages.records import (
     Store,
 )
 from gapless.messages.streams import Member, Piece
+from gapless.pubend.best_effort import BestEffortPubend
+from gapless.pubend.known_hosts import EarlyHosts
+from gapless.pubend.members import Membership
+from gapless.pubend.pubend import Pubend, PublishRefusedError
+from gapless.pubend.serving import Serving
 
 if TYPE_CHECKING:
-    from gapless.broker.machine import Broker
+    from gapless.broker.entry import Broker
 
 __all__ = ["Pubends"]
 

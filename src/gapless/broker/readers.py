@@ -10,13 +10,13 @@ from gapless.core.errors import FilterError
 from gapless.core.limits import READER_FILTERS_KEPT
 from gapless.core.machine import Timer
 from gapless.core.parameters import us
-from gapless.delivery.requests import Errand
 from gapless.messages.clients import Cause, ReadLog, ReadPart, Refused
 from gapless.messages.overlay import Quality
-from gapless.messages.requests import ReadReply
+from gapless.messages.pubend_requests import ReadReply
+from gapless.requests.carrier import Errand
 
 if TYPE_CHECKING:
-    from gapless.broker.machine import Broker
+    from gapless.broker.entry import Broker
 
 __all__ = ["Readers"]
 

@@ -41,7 +41,7 @@ from gapless.messages.records import NeighbourhoodRecord, Record, Store
 from gapless.overlay.neighbourhood import Neighbourhood
 
 if TYPE_CHECKING:
-    from gapless.broker.machine import Broker
+    from gapless.broker.entry import Broker
 
 __all__ = ["Reshaping", "newest"]
 

@@ -9,15 +9,16 @@ from typing import Final
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.limits import CELL_BROKERS_MAX
 from gapless.core.machine import Context
-from gapless.delivery.attachments import ShapeVersions
-from gapless.delivery.feed import RELAYED, Candidate
+from gapless.directory.announcements import Announcements, Known
+from gapless.feeds.feed import RELAYED, Candidate
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import AttachKind, Piece, Publication
-from gapless.overlay.announcements import Announcements, Known
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.sessions import Sessions
 from gapless.propagation import Holdings
-from gapless.propagation.sufficiency import Receiver, Vector
+from gapless.propagation.sufficiency import Receiver
+from gapless.routing.attachments import ShapeVersions
+from gapless.stream.epochs import Vector
 
 __all__ = ["Routing", "rendezvous"]
 

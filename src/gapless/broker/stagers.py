@@ -1,4 +1,4 @@
-"""The calls of writers that stage and commit; what they mean is in :mod:`gapless.delivery.staging`."""
+"""The calls of writers that stage and commit; what they mean is in :mod:`gapless.pubend.staging`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.ids import PubendId
-from gapless.delivery.pubend import Pubend, PublishRefusedError
-from gapless.delivery.staging import Outcome, Staging
 from gapless.messages.clients import Cause, Refused
 from gapless.messages.records import Record
 from gapless.messages.staging import (
@@ -18,9 +16,11 @@ from gapless.messages.staging import (
     StagedCommitted,
     StagedDropped,
 )
+from gapless.pubend.pubend import Pubend, PublishRefusedError
+from gapless.pubend.staging import Outcome, Staging
 
 if TYPE_CHECKING:
-    from gapless.broker.machine import Broker
+    from gapless.broker.entry import Broker
 
 __all__ = ["Stagers"]
 

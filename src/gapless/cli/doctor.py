@@ -18,7 +18,8 @@ from rich.text import Text
 from gapless import __version__
 from gapless.cli.output import console, counted, facts, print_json, size
 from gapless.content import matching
-from gapless.delivery.survey import Survey, twin
+from gapless.packed.scan import Survey
+from gapless.packed.scan import fallback as twin
 
 PACKAGES = (
     "numpy",

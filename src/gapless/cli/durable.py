@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gapless.cli.broker_calls import DEADLINE_S, talk, whole_subscription
+from gapless.cli.inspection import connection, lag_of, show_subscriptions
 from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, To, TokenFile, settle
 from gapless.cli.output import (
     console,
@@ -17,9 +19,7 @@ from gapless.cli.output import (
     records,
     span,
 )
-from gapless.cli.places import HELP, read_place
-from gapless.cli.showing import connection, lag_of, show_subscriptions
-from gapless.cli.talking import DEADLINE_S, talk, whole_subscription
+from gapless.cli.positions import HELP, read_place
 
 if TYPE_CHECKING:
     from gapless.client import Session

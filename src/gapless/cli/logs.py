@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from gapless.cli.broker_calls import DEADLINE_S, talk
 from gapless.cli.options import URL_DEFAULT, AsJson, DataDirectory, Deadline, To, TokenFile, settle
 from gapless.cli.output import console, listing, moment, print_json, records, size
-from gapless.cli.talking import DEADLINE_S, talk
 
 if TYPE_CHECKING:
     from gapless.client import Session

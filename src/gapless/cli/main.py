@@ -27,21 +27,8 @@ import typer
 import typer.core
 
 from gapless import __version__
-from gapless.cli import (
-    benching,
-    chaotic,
-    demonstrating,
-    durable,
-    lab,
-    local,
-    logs,
-    publishing,
-    showing,
-    spark,
-    subscribing,
-    tokens,
-    tools,
-)
+from gapless.cli import bench, durable, inspection, logs, pub, spark, sub, tokens, tools, up
+from gapless.cli.extensions import add_commands
 from gapless.cli.options import Settings
 from gapless.cli.output import print_error, while_read
 from gapless.core.errors import (
@@ -110,27 +97,24 @@ _CLIENTS = "Publish and subscribe"
 _OPERATE = "Operate"
 _TOOLS = "Tools"
 
-app.command("up", rich_help_panel=_LOCAL)(local.up)
-app.command("broker", rich_help_panel=_LOCAL)(local.broker)
-app.command("demo", rich_help_panel=_LOCAL)(demonstrating.demo)
-app.command("chaos", rich_help_panel=_LOCAL)(chaotic.chaos)
-app.command("pub", rich_help_panel=_CLIENTS)(publishing.pub)
-app.command("sub", rich_help_panel=_CLIENTS)(subscribing.sub)
-app.command("status", rich_help_panel=_OPERATE)(showing.status)
-app.add_typer(showing.topology, name="topo", rich_help_panel=_OPERATE)
-app.command("subs", rich_help_panel=_OPERATE)(showing.subs)
+app.command("up", rich_help_panel=_LOCAL)(up.up)
+app.command("broker", rich_help_panel=_LOCAL)(up.broker)
+app.command("pub", rich_help_panel=_CLIENTS)(pub.pub)
+app.command("sub", rich_help_panel=_CLIENTS)(sub.sub)
+app.command("status", rich_help_panel=_OPERATE)(inspection.status)
+app.add_typer(inspection.topology, name="topo", rich_help_panel=_OPERATE)
+app.command("subs", rich_help_panel=_OPERATE)(inspection.subs)
 app.add_typer(durable.durable, name="durable", rich_help_panel=_OPERATE)
-app.command("partitions", rich_help_panel=_OPERATE)(showing.partitions)
-app.command("retire", rich_help_panel=_OPERATE)(showing.retire)
+app.command("partitions", rich_help_panel=_OPERATE)(inspection.partitions)
+app.command("retire", rich_help_panel=_OPERATE)(inspection.retire)
 app.add_typer(logs.log, name="log", rich_help_panel=_OPERATE)
 app.add_typer(tokens.token, name="token", rich_help_panel=_OPERATE)
 app.command("doctor", rich_help_panel=_TOOLS)(tools.doctor)
 app.command("explain", rich_help_panel=_TOOLS)(tools.explain)
-app.command("bench", rich_help_panel=_TOOLS)(benching.bench)
-app.add_typer(tools.simulator, name="sim", rich_help_panel=_TOOLS)
-app.add_typer(lab.lab, name="lab", rich_help_panel=_TOOLS)
+app.command("bench", rich_help_panel=_TOOLS)(bench.bench)
 app.command("protocol", rich_help_panel=_TOOLS)(tools.protocol)
 app.add_typer(spark.spark, name="spark", rich_help_panel=_TOOLS)
+add_commands(app, {"spark": spark.spark})
 
 
 def _show_version(wanted: bool) -> None:

@@ -21,7 +21,8 @@ import msgspec
 from gapless.cli.output import print_json
 from gapless.core.limits import FRAME_BYTES_MAX
 from gapless.messages import clients, operating, overlay, streams
-from gapless.wire import codec, frames, greeting
+from gapless.wire import codec, frames
+from gapless.wire import handshake as greeting
 
 __all__ = ["Field", "Message", "document", "messages", "run"]
 

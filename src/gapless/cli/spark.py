@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,16 +17,11 @@ from gapless.cli.output import (
 )
 from gapless.cli.spark_audit import add_audit_commands
 from gapless.cli.spark_sessions import session, tasks_shown
-from gapless.cli.spark_tables import show_archive, show_backtest, show_sweep
+from gapless.cli.spark_tables import show_archive, show_backtest
 from gapless.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from gapless.sim.runner import Result
     from gapless.spark.jobs.archiving import Progress
-    from gapless.spark.jobs.dealing import Outcome
-    from gapless.spark.jobs.experiments import Point
-    from gapless.spark.jobs.plotting import Plot
-    from gapless.spark.jobs.sweeping import Sweep
 
 __all__ = ["spark"]
 
@@ -47,151 +41,6 @@ Master = Annotated[
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIRECTORY", help="Keep results here, as Parquet.")
 ]
-
-
-# --- sweep ------------------------------------------------------------------------------------------
-
-
-@spark.command("sweep")
-def _sweep(
-    context: typer.Context,
-    *,
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds to simulate.")] = None,
-    start: Annotated[int, typer.Option(help="The first seed.")] = 0,
-    machine: Annotated[
-        str | None, typer.Option(help="What to simulate, as module:name; else the broker.")
-    ] = None,
-    probes: Annotated[
-        bool, typer.Option(help="Check the invariants inside the brokers at every step.")
-    ] = True,
-    experiment: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Instead of seeds: what to run at points, as module:function or as the lab calls it.",
-        ),
-    ] = None,
-    axes: Annotated[
-        list[str] | None,
-        typer.Option("--grid", metavar="NAME=1,2,3", help="An axis of the grid; may be repeated."),
-    ] = None,
-    points: Annotated[
-        Path | None, typer.Option(help="Points from a file instead, a JSON object a line.")
-    ] = None,
-    plots: Annotated[
-        list[str] | None,
-        typer.Option("--plot", metavar="X:Y[:SERIES]", help="Draw into --out; may be repeated."),
-    ] = None,
-    master: Master = "local[*]",
-    out: Out = None,
-    as_json: AsJson = False,
-) -> None:
-    """Run simulator seeds, or an experiment over a grid, spread over executors."""
-    from gapless.spark.jobs.plotting import Plot
-
-    settle(context, as_json=as_json)
-    drawn = [Plot.parse(text) for text in plots or ()]
-    if drawn and out is None:
-        raise UsageError("--plot draws into a directory: name one with --out")
-    if (seeds is None) == (experiment is None):
-        raise UsageError("name either --seeds or an --experiment")
-    if seeds is not None:
-        wanted = range(start, start + seeds)
-        code = _sweep_seeds(
-            wanted, machine, probes=probes, master=master, out=out, plots=drawn, as_json=as_json
-        )
-    else:
-        assert experiment is not None
-        dealt = _points(experiment, axes or [], points)
-        code = _sweep_points(experiment, dealt, master, out, drawn, as_json=as_json)
-    raise typer.Exit(code)
-
-
-def _sweep_seeds(
-    seeds: range,
-    machine: str | None,
-    *,
-    probes: bool,
-    master: str,
-    out: Path | None,
-    plots: list[Plot],
-    as_json: bool,
-) -> int:
-    """Print exactly what the local runner prints of these seeds."""
-    from gapless.cli.sim import report
-    from gapless.sim.machine import BROKER, load_factory
-    from gapless.spark.jobs.sweeping import SEEDS, gather, seed_outcomes
-
-    load_factory(machine or BROKER)
-    gathered: list[Outcome] = []
-    with session(master, "sweep") as made:
-        found = seed_outcomes(made, seeds, machine or BROKER, probes=probes)
-
-        def results() -> Iterator[Result]:
-            for outcome, result in found:
-                gathered.append(outcome)
-                yield result
-
-        code = report(results(), len(seeds), as_json=as_json)
-    _keep(gather(SEEDS, gathered), out, plots)
-    return code
-
-
-def _points(experiment: str, axes: list[str], path: Path | None) -> list[Point]:
-    """Return where an experiment is to be run; one of the lab knows its points by itself."""
-    from gapless.spark.jobs.experiments import grid, lab_points, parse_axes, read_points
-
-    if path is not None and not axes:
-        return read_points(path)
-    chosen = parse_axes(axes)
-    known = lab_points(experiment, chosen) if path is None else None
-    if known is not None:
-        return known
-    if not axes or path is not None:
-        raise UsageError("an experiment needs points: either --grid or --points")
-    return grid(chosen)
-
-
-def _sweep_points(
-    experiment: str,
-    points: list[Point],
-    master: str,
-    out: Path | None,
-    plots: list[Plot],
-    *,
-    as_json: bool,
-) -> int:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from gapless.spark.jobs.experiments import load
-    from gapless.spark.jobs.sweeping import sweep
-
-    load(experiment)
-    quiet = as_json or not Console(stderr=True).is_terminal
-    with (
-        session(master, "sweep") as made,
-        Progress(console=Console(stderr=True), transient=True, disable=quiet) as progress,
-    ):
-        task = progress.add_task("points", total=len(points))
-        found = sweep(made, experiment, points, watch=lambda _: progress.advance(task))
-    _keep(found, out, plots)
-    if as_json:
-        print_json(found)
-    else:
-        show_sweep(found)
-    return 1 if found.failures else 0
-
-
-def _keep(found: Sweep, out: Path | None, plots: list[Plot]) -> None:
-    from gapless.spark.jobs.plotting import can_plot
-
-    if out is None:
-        return
-    for path in found.save(out, plots):
-        print_note(f"written: {path}")
-    if plots and not can_plot():
-        print_note('not drawn: matplotlib is not installed: pip install "gapless[bench]"')
 
 
 # --- archive ----------------------------------------------------------------------------------------

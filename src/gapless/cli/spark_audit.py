@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,12 +24,11 @@ from gapless.cli.spark_sessions import session, tasks_shown
 from gapless.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from gapless.runtime.overlays import Overlay
     from gapless.spark.jobs.auditing import AuditReport
-    from gapless.spark.jobs.permitting import RightsReport
     from gapless.spark.jobs.profiling import Profile
+    from gapless.spark.jobs.rights_audit import RightsReport
 
-__all__ = ["add_audit_commands", "audit_and_profile"]
+__all__ = ["add_audit_commands", "show_audit", "show_profile"]
 
 FLOWS_SHOWN = 20
 """Pairs of cells that are shown; all are in --json."""
@@ -138,7 +135,7 @@ def _audit(
 
 def _tell_audit(found: AuditReport, *, as_json: bool, in_line: bool) -> None:
     if not as_json:
-        _show_audit(found)
+        show_audit(found)
         return
     document = {"clean": found.is_clean, **records(found)}
     if in_line:
@@ -147,7 +144,8 @@ def _tell_audit(found: AuditReport, *, as_json: bool, in_line: bool) -> None:
         print_json(document)
 
 
-def _show_audit(found: AuditReport) -> None:
+def show_audit(found: AuditReport) -> None:
+    """Show what an audit found, subscription by subscription."""
     out = console()
     running = sum(not each.is_closed for each in found.logs)
     rows = [
@@ -210,72 +208,6 @@ def _said_of_rights(found: RightsReport | None) -> str:
     return said + (f"; {found.unjudged:,} could not be judged" if found.unjudged else "")
 
 
-# --- the demo's ending ------------------------------------------------------------------------------
-
-
-def audit_and_profile(logs: Path, tree: Path) -> bool:
-    """Show an audit and a profile of a demo, if Spark is here; return False if the audit is not clean.
-
-    What was published is read from the streams, as brokers have them on disk; what came of it from the
-    logs. The brokers of the demo have stopped, so they are started once more for that.
-    """
-    from rich.console import Console
-
-    from gapless.demo.workload import cast_for
-    from gapless.runtime.overlays import load_overlay
-    from gapless.spark.extra import need_spark
-    from gapless.spark.java import find_java
-
-    try:
-        need_spark()
-        find_java()
-    except UsageError as error:
-        print_note(f"no second audit with Spark: {error}")
-        return True
-    from gapless.spark.jobs.auditing import audit
-    from gapless.spark.jobs.profiling import profile
-
-    overlay = load_overlay(tree)
-    pubends = sorted({feed.pubend for feed in cast_for(overlay).feeds})
-    screen = Console(stderr=True)
-    with (
-        _brokers_again(overlay, tree.parent) as servers,
-        session("local[*]", "demo") as made,
-        screen.status("auditing again with Spark, from the streams and from what was written down"),
-    ):
-        made.conf.set("spark.sql.shuffle.partitions", "2")  # it is little, and many tasks cost more
-        options = {"servers": ",".join(servers), "pubends": ",".join(pubends)}
-        events = made.read.format("gapless").options(**options).load()
-        found = audit(made, [logs], events=events)
-        traffic = profile(made, [logs], overlay)
-    _show_audit(found)
-    _show_profile(traffic)
-    return found.is_clean
-
-
-@contextmanager
-def _brokers_again(overlay: Overlay, data: Path) -> Iterator[list[str]]:
-    """Start the brokers of a demo with what they have on disk, and say where they are.
-
-    They write no audit log: nothing is to be added to what is audited.
-    """
-    import msgspec
-
-    from gapless.client.portal import Portal
-    from gapless.demo.run import PARAMETERS
-    from gapless.runtime.supervisor import Supervisor
-
-    placed = msgspec.structs.replace(overlay, addresses={})  # the old ports may be taken
-    supervisor = Supervisor(placed, data, port=0, parameters=PARAMETERS)
-    portal = Portal()
-    try:
-        portal.run(supervisor.start())
-        yield supervisor.urls
-    finally:
-        portal.run(supervisor.stop())
-        portal.stop()
-
-
 # --- profile ----------------------------------------------------------------------------------------
 
 
@@ -303,7 +235,7 @@ def _profile(
     """
     from rich.console import Console
 
-    from gapless.runtime.overlays import overlay_of
+    from gapless.runtime.overlay_config import overlay_of
     from gapless.spark.jobs.profiling import profile
 
     settle(context, as_json=as_json)
@@ -324,10 +256,11 @@ def _profile(
         said = {"saving": found.saving, "is_within_degree": found.is_within_degree}
         print_json({**said, **records(found)})
     else:
-        _show_profile(found)
+        show_profile(found)
 
 
-def _show_profile(found: Profile) -> None:
+def show_profile(found: Profile) -> None:
+    """Show the traffic between cells, and the proposed tree."""
     out = console()
     shown = [
         (

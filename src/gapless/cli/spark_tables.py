@@ -10,31 +10,11 @@ from gapless.cli.output import console, counted, facts, listing, moment, plain, 
 if TYPE_CHECKING:
     from gapless.spark.jobs.archiving import ArchiveReport
     from gapless.spark.jobs.backtesting import Backtest
-    from gapless.spark.jobs.sweeping import Sweep
 
-__all__ = ["show_archive", "show_backtest", "show_sweep"]
+__all__ = ["show_archive", "show_backtest"]
 
 ROWS_SHOWN = 40
 """Rows of a table on a screen; all are in the file."""
-
-
-def show_sweep(found: Sweep) -> None:
-    """Show the table of a sweep, and where it failed."""
-    out = console()
-    names = list(dict.fromkeys(name for row in found.rows for name in row))
-    shown = [[_said(row.get(name)) for name in names] for row in found.rows[:ROWS_SHOWN]]
-    if shown:
-        out.print(listing(*names, rows=shown))
-    if len(found.rows) > ROWS_SHOWN:
-        out.print(plain(f"… {len(found.rows) - ROWS_SHOWN:,} more rows; --out keeps all"))
-    for failure in found.failures:
-        out.print(plain(f"failed at {failure.point}: {failure.error}"), style="red")
-
-
-def _said(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return "" if value is None else str(value)
 
 
 def show_archive(found: ArchiveReport) -> None:

@@ -1,4 +1,4 @@
-"""Commands that need no broker: ``doctor``, ``explain``, ``protocol``, ``sim``."""
+"""Commands that need no broker: ``doctor``, ``explain``, ``protocol``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from gapless.cli.options import AsJson, settle
 
-__all__ = ["doctor", "explain", "protocol", "simulator"]
+__all__ = ["doctor", "explain", "protocol"]
 
 
 def doctor(
@@ -54,96 +54,3 @@ def protocol(context: typer.Context, *, as_json: AsJson = False) -> None:
 
     settle(context, as_json=as_json)
     room.run(as_json=as_json)
-
-
-simulator = typer.Typer(
-    help="Run simulated overlays with faults, and check every promise.",
-    no_args_is_help=True,
-)
-
-Machine = Annotated[
-    str | None, typer.Option(help="What to simulate, as module:name; the broker if not given.")
-]
-
-
-@simulator.command("run")
-def _sim_run(
-    context: typer.Context,
-    *,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 100,
-    start: Annotated[int, typer.Option(help="The first seed.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes to run them in.")] = 1,
-    machine: Machine = None,
-    probes: Annotated[
-        bool, typer.Option(help="Check the invariants inside the brokers at every step.")
-    ] = True,
-    as_json: AsJson = False,
-) -> None:
-    """Run seeds; print a line a run and a summary, with --json as one document of both."""
-    from gapless.cli import sim
-
-    settle(context, as_json=as_json)
-    code = sim.run(
-        seeds=seeds,
-        start=start,
-        workers=workers,
-        machine=machine,
-        probes=probes,
-        as_json=as_json,
-    )
-    raise typer.Exit(code)
-
-
-@simulator.command("replay")
-def _sim_replay(
-    context: typer.Context,
-    seed: Annotated[int, typer.Argument(help="The seed to run again.")],
-    *,
-    trace: Annotated[
-        bool, typer.Option("--trace", help="Show what happens, a line a step.")
-    ] = False,
-    shrunk: Annotated[
-        bool, typer.Option("--shrink", help="Look for a smaller run that fails the same way.")
-    ] = False,
-    options_text: Annotated[
-        str | None,
-        typer.Option("--options", help="Options as JSON or a file with it, instead of a draw."),
-    ] = None,
-    machine: Machine = None,
-    as_json: AsJson = False,
-) -> None:
-    """Run one seed again and show what happens."""
-    from gapless.cli import sim
-
-    settle(context, as_json=as_json)
-    code = sim.replay(
-        seed,
-        options_text=options_text,
-        trace=trace,
-        shrunk=shrunk,
-        machine=machine,
-        as_json=as_json,
-    )
-    raise typer.Exit(code)
-
-
-@simulator.command("digest")
-def _sim_digest(
-    context: typer.Context,
-    *,
-    file: Annotated[Path, typer.Argument(help="The file with the recorded digests.")],
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 600,
-    start: Annotated[int, typer.Option(help="The first seed.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="Processes to run them in.")] = 1,
-    record: Annotated[
-        bool, typer.Option("--record", help="Write the digests to the file instead.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Compare what brokers decide with recorded runs; for changes that must not change it."""
-    from gapless.cli import sim
-
-    settle(context, as_json=as_json)
-    seeds_wanted = range(start, start + seeds)
-    code = sim.digest(seeds_wanted, file, workers=workers, record=record, as_json=as_json)
-    raise typer.Exit(code)

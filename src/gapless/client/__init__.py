@@ -41,7 +41,7 @@ from gapless.client.options import Backoff
 from gapless.client.position import Position
 from gapless.client.publisher import Publisher
 from gapless.client.session import Session, connect
-from gapless.client.stager import Committed, StagedPart, Stager
+from gapless.client.staged_writer import Committed, StagedPart, Stager
 from gapless.client.subscription import Subscription
 from gapless.client.sync import SyncPublisher, SyncSession, SyncSubscription, connect_sync
 

@@ -11,9 +11,9 @@ from gapless.client.link import Link
 from gapless.core.errors import DeadlineError, GapError, UnavailableError
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
-from gapless.delivery.packing import unpack
 from gapless.messages.clients import ReadLog, ReadPart
 from gapless.messages.streams import ReadForm
+from gapless.packed.pick import unpack
 
 __all__ = ["read_log"]
 

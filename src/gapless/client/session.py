@@ -27,7 +27,7 @@ from gapless.client.options import DEADLINE_S, FLEE_AFTER_S, Backoff, Options, U
 from gapless.client.position import pubend_id
 from gapless.client.publisher import Publisher
 from gapless.client.reading import read_log
-from gapless.client.stager import Committed, StagedPart, Stager, commit_staged, drop_staged
+from gapless.client.staged_writer import Committed, StagedPart, Stager, commit_staged, drop_staged
 from gapless.client.starts import Start, begin_of
 from gapless.client.subscription import Acknowledge, OnGap, Settings, Subscription
 from gapless.content.filter import Filter

@@ -20,8 +20,8 @@ from typing import Any, Literal, Self
 from gapless.audit.options import AuditOptions
 from gapless.client.batches import Receipt
 from gapless.client.event import Event
+from gapless.client.loop_thread import Portal
 from gapless.client.options import DEADLINE_S, FLEE_AFTER_S, Backoff, Unset
-from gapless.client.portal import Portal
 from gapless.client.position import Position
 from gapless.client.publisher import EventLike, Publisher
 from gapless.client.session import EXPIRY_S, Session, connect

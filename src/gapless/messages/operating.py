@@ -4,7 +4,7 @@ subscriptions by name.
 They travel like those of clients (:mod:`.clients`): a request has a number, its answer names it, and
 what cannot be done is refused. Lists come in pages: an answer says whether there is more, and a
 request says after which name it goes on. Nothing here is part of a promise of delivery; the calls that
-change something are (:mod:`gapless.delivery.subscribers.operators`).
+change something are (:mod:`gapless.subscribers.operator_calls`).
 """
 
 from __future__ import annotations

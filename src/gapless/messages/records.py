@@ -14,7 +14,7 @@ from gapless.core.ids import BrokerId, CellId, Entry, Join, PubendId, ShbId, Vir
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Begin, Moment, Order, PositionTuple
 from gapless.messages.overlay import CellInfo, PubendProperties
-from gapless.messages.requests import HoldId
+from gapless.messages.pubend_requests import HoldId
 from gapless.messages.streams import Publication
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 For programs that write a batch in several tasks, some of which fail or run twice, as Spark does. Each
 attempt of a task stages what it has; at the end one commit names the attempts that count, and these
-are published together. How that works is in :mod:`gapless.delivery.staging`.
+are published together. How that works is in :mod:`gapless.pubend.staging`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ was told. All three die with the session (R2).
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TypeAlias
 
 import msgspec
 
@@ -21,6 +22,7 @@ __all__ = [
     "AttachKind",
     "Attached",
     "Detach",
+    "Events",
     "Frame",
     "Member",
     "Nack",
@@ -48,6 +50,10 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sequence: int
     attributes: dict[str, Value]
     payload: bytes
+
+
+Events: TypeAlias = tuple[tuple[dict[str, Value], bytes], ...]
+"""A batch as a client sends it: attributes and payload of each event."""
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):

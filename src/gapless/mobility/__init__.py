@@ -18,7 +18,7 @@ too; until then both keep it, and nothing is released in between (run 20 of the 
 
 A client has no place on pubends that were made since it was told where it is. It brings along since when its
 homes had its filter, and begins where such a pubend knew of one of them
-(:mod:`gapless.delivery.subscribers.owing`).
+(:mod:`gapless.subscribers.start_guarantee`).
 
 Invariants: of the homes of one subscription that know of each other only the one with the greatest
 epoch runs it; a client's position decides what it gets, never what a home believes; a name that another
@@ -27,6 +27,6 @@ which its broker does not know gets a new subscription there: looking for homes 
 nor is the move as a transaction (TM 4).
 """
 
-from gapless.mobility.homes import Homes
+from gapless.mobility.hosting import Homes
 
 __all__ = ["Homes"]

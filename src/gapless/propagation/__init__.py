@@ -44,12 +44,13 @@ where it slices vectors by what a broker knows, an unknown place counts everywhe
 """
 
 from gapless.propagation.edge import Edge, Held
-from gapless.propagation.holdings import Holdings
 from gapless.propagation.leaf import LeafTable
-from gapless.propagation.outtable import OutTable
-from gapless.propagation.sufficiency import Chooser, Neighbourhood, Receiver, Vector
+from gapless.propagation.out_table import OutTable
+from gapless.propagation.sufficiency import Chooser, Neighbourhood, Receiver
 from gapless.propagation.table import Table
+from gapless.propagation.table_store import Holdings
 from gapless.propagation.transfer import Outcome, TableReceiver, TableSender
+from gapless.stream.epochs import Vector
 
 __all__ = [
     "Chooser",

@@ -32,7 +32,7 @@ from gapless.messages.overlay import TableState
 from gapless.messages.propagation import TableDelta, TableFull, TableWant
 from gapless.propagation.cover import Merge
 from gapless.propagation.index import TableIndex
-from gapless.propagation.legacy import joined, undominated
+from gapless.propagation.stale_tables import joined, undominated
 from gapless.propagation.table import UNKNOWN, Table, is_leaf, rank
 from gapless.propagation.transfer import Outcome, TableReceiver, Update
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from gapless.core.ids import CellId, Entry, PubendId, ShbId
+from gapless.core.ids import CellId, PubendId, ShbId
 from gapless.core.limits import ROUTES_CACHED_MAX
-from gapless.core.ticks import Tick
 from gapless.messages.streams import AttachKind
 from gapless.propagation.edge import Edge, Held, Places
+from gapless.stream.epochs import Vector
 
 __all__ = [
     "EVERYTHING_PASSES",
@@ -41,16 +41,6 @@ class Neighbourhood(Protocol):
 
         None if the cell is not in the neighbourhood; empty for the own cell.
         """
-
-
-class Vector(NamedTuple):
-    """V^m of a regime of a pubend: which hosts it serves, up to which virtual time."""
-
-    regime: int
-    announcement_version: int
-    entries: Mapping[ShbId, Entry]
-    start: Tick = 0
-    """From which tick on."""
 
 
 class Receiver(NamedTuple):

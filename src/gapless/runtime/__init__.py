@@ -42,7 +42,7 @@ from gapless.runtime.driver import MachineError
 from gapless.runtime.health import Health
 from gapless.runtime.logs import LogFormat, set_up_logs
 from gapless.runtime.node import Node
-from gapless.runtime.overlays import Overlay, generate, load_overlay, overlay_of, single
+from gapless.runtime.overlay_config import Overlay, generate, load_overlay, overlay_of, single
 from gapless.runtime.process import run_broker, run_loop, serve
 from gapless.runtime.settings import Settings
 from gapless.runtime.supervisor import (

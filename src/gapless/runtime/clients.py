@@ -20,10 +20,10 @@ from gapless.core.ids import PubendId
 from gapless.core.limits import BEATS_MISSED_MAX, SHOWN_CLIENT_NAME_MAX
 from gapless.core.machine import Asked, ClientDown, ClientFree, ClientFull, ClientUp, Event
 from gapless.core.parameters import Parameters
-from gapless.delivery.contents import as_written
 from gapless.messages.clients import Delivery, Publish, Published
 from gapless.messages.staging import Stage
 from gapless.messages.streams import Publication
+from gapless.packed.encode import as_written
 from gapless.runtime.connection import Connection, Traffic
 from gapless.runtime.logs import Voice
 from gapless.wire import CLIENT_NOTICES, CLIENT_REQUESTS, Beat, Body, Farewell, Goodbye

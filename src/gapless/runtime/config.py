@@ -48,9 +48,9 @@ from gapless.core.errors import UsageError
 from gapless.core.limits import LOG_BYTES_LEAST, LOG_FILES_MOST
 from gapless.core.parameters import Parameters
 from gapless.runtime.addresses import PORT, Address
-from gapless.runtime.guard import AccessOptions
+from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.logs import LogFormat
-from gapless.runtime.overlays import Overlay, load_overlay, single
+from gapless.runtime.overlay_config import Overlay, load_overlay, single
 from gapless.runtime.settings import Settings
 from gapless.runtime.toml import read_toml
 

@@ -16,7 +16,7 @@ import asyncio
 from typing import Any, Final, Protocol, cast
 
 from gapless.core.errors import ProtocolError
-from gapless.runtime.crowd import Crowd
+from gapless.runtime.open_connections import Crowd
 from gapless.wire import Body, Farewell, Goodbye, Intake, encode_greeting
 
 __all__ = ["LINGER_S", "Connection", "Handler", "Outbox", "Traffic"]

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias, cast
 from gapless.core.errors import UsageError
 from gapless.core.limits import HTTP_REQUEST_BYTES_MAX
 from gapless.runtime.addresses import Address
-from gapless.runtime.crowd import Crowd
+from gapless.runtime.open_connections import Crowd
 
 __all__ = ["Page", "Pages", "WebServer"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from gapless.core.ids import PubendId
 from gapless.core.machine import Fetch, Fetched, Write, Written
-from gapless.delivery.packing import packed, unpack_row
 from gapless.messages.records import Append, AppendPacked, Erase, LogRow, Record, Store, Trim
+from gapless.packed.pick import packed, unpack_row
 
 __all__ = ["MemoryStore"]
 

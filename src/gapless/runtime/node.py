@@ -21,19 +21,19 @@ from gapless.broker import Broker
 from gapless.core.errors import DiskFullError, UsageError
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.machine import Event, Fetch, Stopping, Write
+from gapless.runtime.acceptor import Door
 from gapless.runtime.addresses import Address
+from gapless.runtime.authentication import Guard
 from gapless.runtime.clients import SWEEPS_A_BEAT, Clients
 from gapless.runtime.connection import Connection, Outbox
-from gapless.runtime.crowd import Crowd
-from gapless.runtime.disk import Disk
-from gapless.runtime.door import Door
+from gapless.runtime.disk_queue import Disk
 from gapless.runtime.driver import Driver, moment
-from gapless.runtime.guard import Guard
 from gapless.runtime.health import Health, health_page
 from gapless.runtime.http import Page, WebServer
 from gapless.runtime.links import SWEEPS_A_SILENCE, Links
 from gapless.runtime.logs import Voice
 from gapless.runtime.metrics import METRICS_KIND, Metrics
+from gapless.runtime.open_connections import Crowd
 from gapless.runtime.settings import Settings
 from gapless.runtime.stores import Opened, open_store
 from gapless.wire import Introduce, Role

@@ -12,8 +12,8 @@ from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import EVENT_BYTES_MAX
 from gapless.core.parameters import DEFAULTS, Parameters
 from gapless.runtime.addresses import Address
-from gapless.runtime.guard import AccessOptions
-from gapless.runtime.overlays import Overlay, single
+from gapless.runtime.authentication import AccessOptions
+from gapless.runtime.overlay_config import Overlay, single
 
 __all__ = ["Settings"]
 

@@ -39,10 +39,10 @@ from gapless.audit.options import AuditOptions
 from gapless.core.errors import GaplessError, UsageError
 from gapless.core.ids import BrokerId, CellId
 from gapless.runtime.addresses import PORT, Address
+from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.backoff import Backoff
 from gapless.runtime.config import LogConfig
-from gapless.runtime.guard import AccessOptions
-from gapless.runtime.overlays import Overlay, load_overlay
+from gapless.runtime.overlay_config import Overlay, load_overlay
 from gapless.runtime.ports import HeldPorts
 from gapless.runtime.principals import load_tokens, write_secret
 from gapless.runtime.process import EXIT_BROKEN, EXIT_DISK, EXIT_WRONG_INPUT, Ready

@@ -1,6 +1,6 @@
 """Packs to Arrow: a record batch is built column by column, without an object for each event.
 
-A survey (:mod:`gapless.delivery.survey`) has found what stands where. Numbers are columns then, and
+A survey (:mod:`gapless.packed.scan`) has found what stands where. Numbers are columns then, and
 texts and payloads one piece with offsets, as Arrow wants them.
 """
 
@@ -14,9 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gapless.core.limits import INT_MAX, INT_MIN
-from gapless.delivery.survey import Column as Pieces
-from gapless.delivery.survey import Pack, Survey
-from gapless.delivery.survey.fields import (
+from gapless.packed.scan import Column as Pieces
+from gapless.packed.scan import Pack, Survey
+from gapless.packed.scan.fields import (
     FALSE,
     FLOAT,
     INT,

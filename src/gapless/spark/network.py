@@ -23,7 +23,7 @@ import msgspec
 
 from gapless.client import Backoff, Session, connect
 from gapless.client.credentials import Credentials
-from gapless.client.portal import Portal
+from gapless.client.loop_thread import Portal
 from gapless.client.position import pubend_id
 from gapless.core.errors import (
     AuthenticationError,

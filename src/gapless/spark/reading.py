@@ -14,13 +14,13 @@ from gapless.client.position import pubend_id
 from gapless.core.errors import DeadlineError
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
-from gapless.delivery.packing import pack
-from gapless.delivery.survey import Pack
 from gapless.messages.clients import ReadLog
 from gapless.messages.streams import ReadForm
-from gapless.spark.line import Line
+from gapless.packed.pick import pack
+from gapless.packed.scan import Pack
 from gapless.spark.options import OnRelease
 from gapless.spark.planning import Range, note_skipped, released_error
+from gapless.spark.read_connection import Line
 
 __all__ = ["read_range"]
 

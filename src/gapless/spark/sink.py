@@ -7,7 +7,7 @@ make the same batch again. So tasks publish nothing. Each attempt *stages* its r
 pubend, under a name that no other attempt has, and hands the driver a message of what it has staged. When
 all tasks are through, the driver *commits* the messages that Spark gives it, which are of one attempt for
 each partition: one step at the broker, for each pubend, puts them into the log and remembers the batch
-(:mod:`gapless.delivery.staging`). A batch that was committed is not committed again, so a driver that
+(:mod:`gapless.pubend.staging`). A batch that was committed is not committed again, so a driver that
 died between this commit and Spark's own makes the batch again in vain.
 
 Who writes is known by the query: its id is in the checkpoint, and numbers of batches begin anew with every
@@ -35,9 +35,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from gapless.client import Backoff, Session, StagedPart, Stager, connect
-from gapless.client.portal import Portal
+from gapless.client.loop_thread import Portal
 from gapless.core.errors import AuthenticationError, GaplessError, UsageError
-from gapless.spark.shaping import Shape, events_of, shape_of
+from gapless.spark.row_mapping import Shape, events_of, shape_of
 from gapless.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:

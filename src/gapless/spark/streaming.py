@@ -18,12 +18,12 @@ from pyspark.sql.streaming.datasource import (
 from gapless.core.ticks import Tick
 from gapless.spark.batch import Part, read_part
 from gapless.spark.columns import Column
-from gapless.spark.keeping import Keeper
+from gapless.spark.durable_reader import Keeper
+from gapless.spark.lookahead import Scout
 from gapless.spark.network import Extent, Network
 from gapless.spark.offsets import Offset
 from gapless.spark.options import Options
 from gapless.spark.planning import after, check_released, ranges
-from gapless.spark.scouting import Scout
 
 __all__ = ["StreamReader"]
 

@@ -31,10 +31,9 @@ from gapless.storage.codec import (
     encode_row,
     label_of,
 )
-from gapless.storage.group import Group, QueuedChange, QueuedRow, QueuedWrite
+from gapless.storage.inline_commits import Pace
 from gapless.storage.loading import Loaded, load_marks, load_records
 from gapless.storage.lock import DirectoryLock
-from gapless.storage.pace import Pace
 from gapless.storage.reading import Found, read_log
 from gapless.storage.schema import (
     connect_reader,
@@ -42,8 +41,9 @@ from gapless.storage.schema import (
     storage_error,
     translated,
 )
-from gapless.storage.upkeep import Upkeep
+from gapless.storage.space_reclaim import Upkeep
 from gapless.storage.wal import Wal
+from gapless.storage.write_group import Group, QueuedChange, QueuedRow, QueuedWrite
 
 __all__ = ["Done", "Failed", "Statistics", "Storage"]
 

@@ -9,14 +9,14 @@ from types import TracebackType
 from typing import Self
 
 from gapless.audit.options import AuditOptions
-from gapless.client.portal import Portal
+from gapless.client.loop_thread import Portal
 from gapless.core.errors import ClosedError, UsageError
 from gapless.core.ids import BrokerId
 from gapless.core.parameters import DEFAULTS, Parameters
 from gapless.runtime.addresses import Address
-from gapless.runtime.guard import AccessOptions
+from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.node import Node
-from gapless.runtime.overlays import overlay_of
+from gapless.runtime.overlay_config import overlay_of
 from gapless.runtime.principals import write_secret
 from gapless.runtime.settings import Settings
 from gapless.wire import new_token

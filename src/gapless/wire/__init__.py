@@ -33,7 +33,7 @@ from gapless.wire.codec import (
     encode_greeting,
 )
 from gapless.wire.frames import HEADER_BYTES, Body, Intake
-from gapless.wire.greeting import (
+from gapless.wire.handshake import (
     VERSIONS,
     Beat,
     Farewell,

@@ -9,16 +9,8 @@ import msgspec
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import BrokerId
 from gapless.core.limits import FRAME_BYTES_MAX
-from gapless.messages import (
-    clients,
-    mobility,
-    operating,
-    overlay,
-    propagation,
-    requests,
-    staging,
-    streams,
-)
+from gapless.messages import clients, mobility, operating, overlay, propagation, staging, streams
+from gapless.messages import pubend_requests as requests
 from gapless.messages.overlay import (
     Hello,
     Packet,
@@ -28,7 +20,7 @@ from gapless.messages.overlay import (
     SessionId,
 )
 from gapless.wire.frames import HEADER_BYTES, Body
-from gapless.wire.greeting import Beat, Goodbye, Greeting
+from gapless.wire.handshake import Beat, Goodbye, Greeting
 from gapless.wire.parts import Part, parts_of
 
 __all__ = [

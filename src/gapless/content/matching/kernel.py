@@ -10,7 +10,7 @@ import os
 from collections.abc import Hashable, Iterable
 from typing import Any, Protocol, TypeVar
 
-from gapless.content.matching import twin
+from gapless.content.matching import fallback as twin
 from gapless.content.matching.plan import Plan
 from gapless.content.values import Attributes
 from gapless.core.errors import UsageError

@@ -6,9 +6,9 @@ from array import array
 
 from gapless.content.conjunction import Conjunction
 from gapless.content.filter import Filter
-from gapless.content.matching.guard import Guard
 from gapless.content.matching.kernel import Engine
 from gapless.content.matching.plan import Planner
+from gapless.content.matching.reentrancy import Guard
 
 __all__ = ["SlotTable", "check_filter"]
 

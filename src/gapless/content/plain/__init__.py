@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gapless.content.matching.kernel import KERNEL
-from gapless.content.plain import twin
+from gapless.content.plain import fallback as twin
 
 __all__ = ["COMPILED", "are_plain"]
 

@@ -2,9 +2,6 @@
 
 Theory of operation
 -------------------
-- :func:`sweep` runs an experiment at many points, and :func:`sweep_seeds` the simulator at many seeds.
-  Points are dealt one by one: whoever is free takes the next, since their costs are very uneven
-  (:mod:`.dealing`). Results come back in the order of the points, while others still run.
 - :func:`archive` copies streams into Parquet, once, and goes on where it was (:mod:`.archiving`). What
   belongs to an archive is said by its manifest and by nothing else (:mod:`.manifest`): it is switched
   from one version to the next in one step, so that a batch is in or not, and small files are replaced by
@@ -23,7 +20,6 @@ or named (:mod:`.shipping`).
 
 Invariants
 ----------
-- A sweep over seeds says of each exactly what ``gapless sim run`` says.
 - An archive has every event of its streams once, whatever failed or was repeated on the way.
 - A number that is estimated is marked as an estimate.
 """
@@ -33,7 +29,6 @@ from gapless.spark.jobs.auditing import audit
 from gapless.spark.jobs.backtesting import backtest
 from gapless.spark.jobs.compacting import compact_archive
 from gapless.spark.jobs.profiling import profile
-from gapless.spark.jobs.sweeping import sweep, sweep_seeds
 
 __all__ = [
     "archive",
@@ -42,6 +37,4 @@ __all__ = [
     "compact_archive",
     "profile",
     "read_archive",
-    "sweep",
-    "sweep_seeds",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gapless.spark.jobs.permitting import RightsReport
+from gapless.spark.jobs.rights_audit import RightsReport
 
 __all__ = ["AuditReport", "AuditRow", "LogReport"]
 

@@ -36,10 +36,10 @@ from gapless.audit.timelines import (
 from gapless.core.errors import UsageError
 from gapless.spark.jobs.audit_logs import facts_at, kept_facts
 from gapless.spark.jobs.audit_reports import AuditReport, AuditRow, LogReport
+from gapless.spark.jobs.expected_deliveries import OWED, debts_of, owed_writer
 from gapless.spark.jobs.horizons import Horizon, looked_up, unlogged
-from gapless.spark.jobs.owing import OWED, debts_of, owed_writer
-from gapless.spark.jobs.permitting import Ruled, ruled
 from gapless.spark.jobs.rights import Rights, load_rights
+from gapless.spark.jobs.rights_audit import Ruled, ruled
 from gapless.spark.jobs.shipping import ready_executors
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import msgspec
 
 from gapless.audit.facts import Control
 from gapless.audit.records import Opened, Switched
-from gapless.spark.jobs.owing import attributes_in, described, index_of
+from gapless.spark.jobs.expected_deliveries import attributes_in, described, index_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

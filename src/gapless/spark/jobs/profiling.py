@@ -12,7 +12,7 @@ from gapless.audit.facts import Control
 from gapless.audit.timelines import logs_of
 from gapless.core.errors import UsageError
 from gapless.overlay.neighbourhood import Topology
-from gapless.runtime.overlays import Overlay
+from gapless.runtime.overlay_config import Overlay
 from gapless.spark.jobs.audit_logs import facts_at
 from gapless.spark.jobs.interests import Interest, interests_of, wanted_in
 from gapless.spark.jobs.shipping import ready_executors

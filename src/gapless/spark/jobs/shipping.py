@@ -12,6 +12,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 import gapless
@@ -29,8 +30,8 @@ _ASKED_MAX: Final = 64
 """How many tasks ask: enough to meet every executor of a small cluster."""
 
 
-def ready_executors(spark: SparkSession) -> bool:
-    """See that tasks can import gapless; return whether it had to be shipped.
+def ready_executors(spark: SparkSession, *more: ModuleType) -> bool:
+    """See that tasks can import gapless, and ``more`` packages; return whether they had to be shipped.
 
     Raises UsageError that names what executors lack. In a local session there is nothing to do: tasks
     run in the same installation.
@@ -38,11 +39,13 @@ def ready_executors(spark: SparkSession) -> bool:
     master = str(spark.sparkContext.master)
     if master.startswith("local") and not master.startswith("local-cluster"):
         return False
-    lacking = _lacking(spark, ("gapless", *NEEDED))
-    shipped = "gapless" in lacking
+    packages = (gapless, *more)
+    names = tuple(package.__name__ for package in packages)
+    lacking = _lacking(spark, (*names, *NEEDED))
+    shipped = any(name in lacking for name in names)
     if shipped:
-        spark.sparkContext.addPyFile(str(packed()))
-        lacking = _lacking(spark, ("gapless", *NEEDED))
+        spark.sparkContext.addPyFile(str(packed(*packages)))
+        lacking = _lacking(spark, (*names, *NEEDED))
     if lacking:
         told = "; ".join(f"{host} lacks {', '.join(names)}" for host, names in lacking.hosts())
         raise UsageError(
@@ -84,16 +87,17 @@ def _lacking(spark: SparkSession, packages: tuple[str, ...]) -> _Lacking:
     return found
 
 
-def packed() -> Path:
-    """Return a zip of our sources, which stays as long as this process.
+def packed(*packages: ModuleType) -> Path:
+    """Return a zip of the sources of packages, which stays as long as this process.
 
     Executors fetch it when they start, so it is needed as long as there may be new ones.
     """
-    root = Path(gapless.__file__).parent
     directory = tempfile.mkdtemp(prefix="gapless-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     target = Path(directory) / "gapless.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(root.rglob("*.py")):
-            archive.write(path, Path("gapless") / path.relative_to(root))
+        for package in packages:
+            root = Path(package.__path__[0])
+            for path in sorted(root.rglob("*.py")):
+                archive.write(path, package.__name__ / path.relative_to(root))
     return target

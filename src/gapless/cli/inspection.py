@@ -1,0 +1,383 @@
+"""``gapless status``, ``topo show``, ``subs``, ``partitions``, ``retire``: a broker, from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gapless.cli.broker_calls import DEADLINE_S, every_pubend, every_subscription, talk
+from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, To, TokenFile, settle
+from gapless.cli.output import (
+    console,
+    counted,
+    facts,
+    listing,
+    moment,
+    print_json,
+    records,
+    size,
+    span,
+)
+from gapless.core.limits import SHOWN_REASONS_MAX
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.table import Table
+    from rich.tree import Tree
+
+    from gapless.client import Session
+    from gapless.messages.clients import PartitionTable
+    from gapless.messages.operating import (
+        BrokerShown,
+        PeerState,
+        PubendState,
+        StrandState,
+        SubscriptionState,
+        TopologyShown,
+    )
+    from gapless.messages.overlay import Partition
+
+__all__ = [
+    "connection",
+    "lag_of",
+    "partitions",
+    "retire",
+    "show_subscriptions",
+    "status",
+    "subs",
+    "topology",
+]
+
+# --- status -------------------------------------------------------------------------------------
+
+
+def status(
+    context: typer.Context,
+    *,
+    to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
+    deadline: Deadline = DEADLINE_S,
+    as_json: AsJson = False,
+) -> None:
+    """Show how a broker is: its sessions, its pubends, its subscriptions."""
+    settle(context, as_json=as_json)
+    broker, pubends = talk(to, _ask_for_status, deadline=deadline, token_file=token_file)
+    if as_json:
+        print_json({**records(broker), "pubends": records(pubends)})
+        return
+    out = console()
+    out.print(_broker_table(broker))
+    if pubends:
+        out.print()
+        out.print(_pubend_table(pubends, broker.clock))
+    for each in pubends:
+        if each.hosted is not None and each.hosted.damage:
+            out.print(f"\nthe log of {each.pubend} is damaged: {each.hosted.damage}", style="red")
+
+
+async def _ask_for_status(session: Session) -> tuple[BrokerShown, list[PubendState]]:
+    from gapless.messages.operating import ShowBroker
+
+    broker = await session.request(ShowBroker(0), changes=False)
+    return broker, [each async for each in every_pubend(session, hosted=True)]
+
+
+def _broker_table(broker: BrokerShown) -> Table:
+    up = [_heard(each) for each in broker.peers if each.open]
+    down = [each.broker for each in broker.peers if not each.open]
+    slow = [each.broker for each in broker.peers if each.held_back]
+    connected = f"{broker.connected:,} connected, {broker.durable:,} durable"
+    rows = [
+        ("broker", f"{broker.broker} in the cell {broker.cell}"),
+        ("life", f"{broker.life} (since {moment(broker.life)})"),
+        ("hears", ", ".join(up) or "nobody"),
+        ("does not hear", ", ".join(down) or "nobody it should"),
+        ("too slow", ", ".join(slow) or "nobody"),
+        ("goes around", _detours(broker)),
+        (
+            "subscriptions",
+            f"{broker.subscriptions:,} ({connected}), {counted(broker.clients, 'client')}",
+        ),
+        ("streams", _streams(broker)),
+        ("pubends", f"{broker.pubends_hosted:,} here, {broker.pubends_known:,} known"),
+        ("logs", size(broker.log_bytes)),
+        ("cache", size(broker.cache_bytes)),
+    ]
+    return facts(rows)
+
+
+def _streams(broker: BrokerShown) -> str:
+    """How many streams there are for subscriptions, and of how many nothing comes."""
+    cut = f", {broker.streams_cut_off:,} cut off: see gapless subs"
+    return f"{broker.streams_joined:,} joined" + (cut if broker.streams_cut_off else "")
+
+
+def _detours(broker: BrokerShown) -> str:
+    """What takes another way than it should, and how many partitions there are."""
+    parts = [
+        counted(broker.feeds_bypassing, "stream") + " past cells that are not reached",
+        counted(broker.feeds_relayed, "stream") + " over relays",
+    ]
+    numbers = (broker.feeds_bypassing, broker.feeds_relayed)
+    found = [part for part, number in zip(parts, numbers, strict=True) if number]
+    if broker.partitions:
+        found.append(counted(broker.partitions, "partition") + " known: see gapless partitions")
+    return ", ".join(found) or "nothing"
+
+
+def _heard(peer: PeerState) -> str:
+    return f"{peer.broker}{_over(peer.via)}"
+
+
+def _over(relays: Sequence[str]) -> str:
+    """Which brokers a session goes over, if it does."""
+    return f" (over {', '.join(relays)})" if relays else ""
+
+
+def _pubend_table(pubends: list[PubendState], clock: int) -> Table:
+    rows = []
+    for each in pubends:
+        hosted = each.hosted
+        kind = each.quality.name.lower().replace("_", " ")
+        if hosted is None:
+            rows.append((str(each.pubend), kind, "", "", "", "", each.advertisement))
+            continue
+        behind = span(max(0, clock - hosted.top))
+        members = f"{len(hosted.members) + hosted.members_left_out:,}"
+        rows.append(
+            (
+                str(each.pubend),
+                "damaged" if hosted.damage else kind,
+                f"{behind} ago",
+                moment(hosted.released),
+                size(hosted.log_bytes),
+                members,
+                each.advertisement,
+            )
+        )
+    columns = ("pubend", "quality", "top", "released up to", "log", "members", "advertises")
+    return listing(*columns, rows=rows)
+
+
+# --- the tree -----------------------------------------------------------------------------------
+
+topology = typer.Typer(help="Show the tree of cells.", no_args_is_help=True)
+
+
+@topology.command("show")
+def _show_topology(
+    context: typer.Context,
+    *,
+    to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
+    deadline: Deadline = DEADLINE_S,
+    as_json: AsJson = False,
+) -> None:
+    """Show the cells around a broker, and which of their brokers it hears.
+
+    No broker knows the whole tree: it knows the cells within its reach.
+    """
+    settle(context, as_json=as_json)
+    shown, cells = talk(to, _ask_for_cells, deadline=deadline, token_file=token_file)
+    if as_json:
+        print_json({**records(shown), "cells": records(cells), "more": False})
+    else:
+        console().print(_tree(shown, cells))
+
+
+async def _ask_for_cells(session: Session) -> tuple[TopologyShown, list[Any]]:
+    from gapless.messages.operating import ShowTopology
+
+    cells: list[Any] = []
+    while True:
+        shown = await session.request(ShowTopology(0, len(cells)), changes=False)
+        cells += shown.cells
+        if not shown.more or not shown.cells:
+            return shown, cells
+
+
+def _tree(shown: TopologyShown, cells: list[Any]) -> Tree:
+    """The cells as a tree with the broker's own at the top."""
+    from rich.text import Text
+    from rich.tree import Tree
+
+    known = {each.cell: each for each in cells}
+    branches: dict[str, Tree] = {}
+    for cell in cells:  # nearest first
+        label = Text(cell.cell, style="bold")
+        relayed = dict(cell.relayed)
+        for broker in cell.brokers:
+            style = "green" if broker in cell.reached else "red"
+            style = "yellow" if broker in relayed else style
+            label.append(f"  {broker}", style=style)
+            if broker == shown.broker:
+                label.append(" (this one)", style="dim")
+            elif broker not in cell.reached:
+                label.append(" (not heard)", style="dim")
+            label.append(_over(relayed.get(broker, ())), style="dim")
+        parents = [branches[each] for each in cell.neighbours if each in branches]
+        branches[cell.cell] = parents[0].add(label) if parents else Tree(label)
+        beyond = len([each for each in cell.neighbours if each not in known])
+        if beyond:
+            branches[cell.cell].add(Text(f"… {beyond} more, out of reach", style="dim"))
+    return branches[shown.cell]
+
+
+# --- subscriptions ------------------------------------------------------------------------------
+
+
+def subs(
+    context: typer.Context,
+    *,
+    to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
+    deadline: Deadline = DEADLINE_S,
+    as_json: AsJson = False,
+) -> None:
+    """List the subscriptions of a broker, also those that are not durable."""
+    settle(context, as_json=as_json)
+    show_subscriptions(to, durable=False, deadline=deadline, as_json=as_json, token_file=token_file)
+
+
+def show_subscriptions(
+    to: str, *, durable: bool, deadline: float, as_json: bool, token_file: Path | None = None
+) -> None:
+    """Ask for subscriptions and list them."""
+
+    async def ask(session: Session) -> list[SubscriptionState]:
+        return [each async for each in every_subscription(session, durable=durable)]
+
+    found = talk(to, ask, deadline=deadline, token_file=token_file)
+    if as_json:
+        print_json(records(found))
+    else:
+        console().print(_subscription_table(found) if found else "no subscriptions")
+        reasons = _reasons(found)
+        for line in reasons[:SHOWN_REASONS_MAX]:
+            console().print(line)
+        if len(reasons) > SHOWN_REASONS_MAX:
+            console().print(f"{len(reasons) - SHOWN_REASONS_MAX:,} more streams wait: see --json")
+
+
+def _subscription_table(found: list[SubscriptionState]) -> Table:
+    rows = []
+    for each in found:
+        waiting = sum(strand.waiting is not None for strand in each.strands)
+        streams = f"{len(each.strands):,}"
+        rows.append(
+            (
+                each.name,
+                "durable" if each.durable else "",
+                each.order.name.lower(),
+                connection(each),
+                f"{streams} ({waiting} waiting)" if waiting else streams,
+                lag_of(each.strands),
+                each.filter,
+            )
+        )
+    columns = ("subscription", "kind", "order", "client", "streams", "lag", "filter")
+    return listing(*columns, rows=rows)
+
+
+def _reasons(found: list[SubscriptionState]) -> list[str]:
+    """Why nothing can come of some streams, a line each."""
+    strands = ((each.name, strand) for each in found for strand in each.strands)
+    return [
+        f"{name} waits for {strand.pubend}: {strand.waiting}"
+        for name, strand in strands
+        if strand.waiting is not None
+    ]
+
+
+def lag_of(strands: Iterable[StrandState]) -> str:
+    """How far the slowest of some streams is behind; of one that is cut off that cannot be known here."""
+    begun = [each for each in strands if each.waiting is None or each.acked > 0]
+    if any(each.waiting is not None for each in begun):
+        return "unknown"
+    if any(each.acked == 0 for each in begun):
+        return "from the beginning"
+    return span(max((each.lag for each in begun), default=0))
+
+
+def connection(state: SubscriptionState) -> str:
+    """Who has a subscription, or since when nobody does."""
+    if state.client is not None:
+        return state.client
+    return f"away since {moment(state.away_since or 0)}"
+
+
+# --- partitions and brokers that are gone -------------------------------------------------------
+
+
+def partitions(
+    context: typer.Context,
+    *,
+    to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
+    deadline: Deadline = DEADLINE_S,
+    as_json: AsJson = False,
+) -> None:
+    """List the cells that cannot be reached, as far as a broker has heard.
+
+    A partition is named by who found it and a number. A broker finds one when its last session to a
+    cell dies, and tells those within 2δ cells; it is gone when a cell of it is reached again.
+    """
+    from gapless.messages.clients import ListPartitions
+
+    settle(context, as_json=as_json)
+
+    async def ask(session: Session) -> Any:
+        return await session.request(ListPartitions(0), changes=False)
+
+    table: PartitionTable = talk(to, ask, deadline=deadline, token_file=token_file)
+    since = table.since or (0,) * len(table.entries)  # an older broker does not say
+    found = [*zip(table.entries, since, strict=True)]
+    if as_json:
+        shown = [{"pid": pid_of(each), **records(each), "since": at or None} for each, at in found]
+        print_json(shown)
+    elif not found:
+        console().print("no partitions are known to this broker")
+    else:
+        rows = [
+            (pid_of(each), each.detector, ", ".join(each.cells), moment(at) if at else "")
+            for each, at in found
+        ]
+        columns = ("partition", "seen by", "cells that it cannot reach", "since")
+        console().print(listing(*columns, rows=rows))
+
+
+def pid_of(partition: Partition) -> str:
+    """How people name a partition: who found it, and which of its partitions it is."""
+    return f"{partition.detector}/{partition.counter}"
+
+
+def retire(
+    context: typer.Context,
+    broker: Annotated[str, typer.Argument(metavar="BROKER", help="The broker that is gone.")],
+    *,
+    cell: Annotated[str, typer.Option("--cell", help="The cell that it was in.")],
+    to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
+    deadline: Deadline = DEADLINE_S,
+    as_json: AsJson = False,
+) -> None:
+    """Say that a broker will never return: nobody keeps anything for its subscribers any more.
+
+    What its durable subscribers have not got is lost to them. A broker that is alive is refused, and
+    one that the asked broker knows nothing of.
+    """
+    from gapless.messages.clients import RetireHost
+
+    settle(context, as_json=as_json)
+
+    async def ask(session: Session) -> Any:
+        return await session.request(RetireHost(0, broker, cell))
+
+    talk(to, ask, deadline=deadline, token_file=token_file)
+    if as_json:
+        print_json({"retired": broker, "cell": cell})
+    else:
+        console().print(f"{broker} in {cell} is retired: all brokers in reach are told")

@@ -1,0 +1,274 @@
+"""``gapless pub``: JSON lines become events."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import os
+import stat
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from io import FileIO
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+import typer
+
+from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, To, TokenFile, settle
+from gapless.cli.output import console, counted, print_json, print_note
+
+if TYPE_CHECKING:
+    from gapless.client import Position, Publisher, Session
+    from gapless.content.filter import Filter
+    from gapless.core.errors import UsageError
+
+__all__ = ["pub", "read_line"]
+
+CHUNK_BYTES: Final = 262_144
+"""What is read at once, and published as one."""
+
+CHUNKS_AHEAD: Final = 4
+"""So many chunks may wait to be published."""
+
+EXAMPLE: Final = '{"attributes": {"symbol": "IBM", "price": 90.5}, "payload": "text"}'
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An event as a line. What ``gapless sub`` adds to it is taken and not looked at."""
+
+    attributes: dict[str, bool | int | float | str] = {}
+    payload: str = ""
+    payload_base64: str = ""
+    pubend: str = ""
+    tick: int = 0
+    publisher: str = ""
+    sequence: int = 0
+
+
+_LINES: Final = msgspec.json.Decoder(Line)
+
+
+def read_line(line: bytes, number: int) -> tuple[dict[str, Any], bytes]:
+    """Return the event of a line; UsageError names the line and what is wrong with it.
+
+    >>> read_line(b'{"attributes": {"a": 1}, "payload": "x"}', 1)
+    ({'a': 1}, b'x')
+    """
+    from gapless.content.values import check_attributes
+    from gapless.core.errors import UsageError
+
+    try:
+        found = _LINES.decode(line)
+        payload = found.payload.encode()
+        if found.payload_base64:
+            payload = base64.b64decode(found.payload_base64, validate=True)
+        check_attributes(found.attributes)
+    except UnicodeDecodeError:
+        problem = "it is not UTF-8"
+    except binascii.Error as error:
+        problem = f"payload_base64 is not base64: {error}"
+    except (msgspec.MsgspecError, UsageError) as error:
+        problem = str(error)
+    else:
+        return found.attributes, payload
+    raise UsageError(f"line {number:,} is no event: {problem}\n  a line looks like this: {EXAMPLE}")
+
+
+class _Reader:
+    """Reads chunks of lines in a thread of its own, which nobody waits for in the end."""
+
+    def __init__(self, source: FileIO) -> None:
+        self._source = source
+        self._loop = asyncio.get_running_loop()
+        self._chunks: asyncio.Queue[list[bytes] | BaseException | None] = asyncio.Queue()
+        self._room = threading.Semaphore(CHUNKS_AHEAD)
+        threading.Thread(target=self._read, name="reader", daemon=True).start()
+
+    def _read(self) -> None:
+        """Hand over lines as they come, so that a slow source is not waited for."""
+        rest = b""
+        try:
+            # a terminal or a pipe gives what it has, a file gives all that is asked for
+            while data := self._source.read(CHUNK_BYTES):
+                lines = (rest + data).split(b"\n")
+                rest = lines.pop()
+                if lines:
+                    self._hand_over(lines)
+            if rest:
+                self._hand_over([rest])
+            self._hand_over(None)
+        except OSError as error:
+            self._hand_over(error)
+
+    def _hand_over(self, chunk: list[bytes] | BaseException | None) -> None:
+        self._room.acquire()
+        try:
+            self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
+        except RuntimeError:
+            return  # the loop is closed: nobody is there any more
+
+    async def chunks(self) -> AsyncIterator[list[bytes]]:
+        """Yield lines, as many as have come."""
+        while True:
+            chunk = await self._chunks.get()
+            self._room.release()
+            if isinstance(chunk, BaseException):
+                raise chunk
+            if chunk is None:
+                return
+            yield chunk
+
+
+class _Count:
+    """What was published so far."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.events = 0
+        self.position: Position | None = None
+
+    def said(self) -> str:
+        """Say it."""
+        if self.position is None:
+            return "nothing was published"
+        where = f", up to {self.position}" if len(self.position) else ""
+        return f"{counted(self.events, 'event')} published{where}"
+
+
+def pub(
+    context: typer.Context,
+    source: Annotated[
+        str, typer.Argument(metavar="[FILE|-]", help="JSON lines; - is the standard input.")
+    ] = "-",
+    *,
+    pubend: Annotated[str, typer.Option("--pubend", "-p", help="The stream to publish to.")],
+    publisher: Annotated[
+        str | None,
+        typer.Option(help="The publisher's name; without it, one that nobody else has."),
+    ] = None,
+    advertise: Annotated[
+        str,
+        typer.Option(metavar="FILTER", help="What all events of a new pubend match."),
+    ] = "TRUE",
+    best_effort: Annotated[
+        bool, typer.Option("--best-effort", help="Without log and acknowledgements.")
+    ] = False,
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, help="At most so many events a second.")
+    ] = None,
+    to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
+    deadline: Deadline = 30.0,
+    as_json: AsJson = False,
+) -> None:
+    r"""Publish JSON lines.
+
+    A line has "attributes", and perhaps a "payload" (text) or a "payload_base64". The lines before
+    one that is wrong are published, and the error says how many.
+    """
+    from gapless.cli.broker_calls import talk
+    from gapless.content.filter import Filter
+
+    settle(context, as_json=as_json)
+    count = _Count()
+    options: dict[str, Any] = {"advertisement": advertise, "guaranteed": not best_effort}
+    if publisher is not None:
+        options["name"] = publisher
+
+    async def work(session: Session) -> str:
+        async with session.publisher(pubend, **options) as made:
+            await _publish_all(made, source, count, rate, Filter(advertise))
+            return made.name
+
+    try:
+        name = talk(to, work, deadline=deadline, token_file=token_file)
+    except BaseException:
+        print_note(count.said())
+        raise
+    if as_json:
+        position = dict(count.position or {})
+        print_json({"published": count.events, "position": position, "publisher": name})
+    else:
+        console().print(count.said())
+
+
+async def _publish_all(
+    publisher: Publisher, source: str, count: _Count, rate: float | None, advertised: Filter
+) -> None:
+    with _opened(source) as opened, _shown(opened) as show:
+        async for lines in _Reader(opened).chunks():
+            events, wrong = _read(lines, count, advertised)
+            await _publish(publisher, events, count, rate)
+            show(sum(map(len, lines)) + len(lines))
+            if wrong is not None:
+                raise wrong
+
+
+@contextlib.contextmanager
+def _shown(opened: FileIO) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how much of a file is published."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    screen = Console(stderr=True)
+    is_file = stat.S_ISREG(os.fstat(opened.fileno()).st_mode)
+    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    hidden = not (is_file and screen.is_terminal)
+    with Progress(*columns, console=screen, transient=True, disable=hidden) as bar:
+        task = bar.add_task("", total=os.fstat(opened.fileno()).st_size or None)
+        yield lambda done: bar.update(task, advance=done)
+
+
+def _opened(source: str) -> FileIO:
+    """Open what is to be read. A buffer could not be closed while the reader waits in it."""
+    from gapless.core.errors import UsageError
+
+    if source == "-":
+        return FileIO(sys.stdin.fileno(), closefd=False)
+    try:
+        return FileIO(source)
+    except OSError as error:
+        raise UsageError(f"{source} cannot be read: {error.strerror}") from None
+
+
+def _read(
+    lines: list[bytes], count: _Count, advertised: Filter
+) -> tuple[list[tuple[dict[str, Any], bytes]], UsageError | None]:
+    """Return the events of lines up to one that is wrong, and what is wrong with it."""
+    from gapless.core.errors import UsageError
+
+    events: list[tuple[dict[str, Any], bytes]] = []
+    for line in lines:
+        count.lines += 1
+        if not line.strip():
+            continue
+        try:
+            event = read_line(line, count.lines)
+        except UsageError as error:
+            return events, error
+        if not advertised.matches(event[0]):
+            return events, UsageError(f"line {count.lines:,} does not match --advertise")
+        events.append(event)
+    return events, None
+
+
+async def _publish(
+    publisher: Publisher,
+    events: list[tuple[dict[str, Any], bytes]],
+    count: _Count,
+    rate: float | None,
+) -> None:
+    step = len(events) if rate is None else max(1, int(rate / 10))
+    for part in _parts(events, step):
+        position = await publisher.publish_many(part)
+        count.position = position if count.position is None else count.position | position
+        count.events += len(part)
+        if rate is not None:
+            await asyncio.sleep(len(part) / rate)
+
+
+def _parts(events: list[Any], step: int) -> Iterable[list[Any]]:
+    return (events[first : first + step] for first in range(0, len(events), max(1, step)))

@@ -1,0 +1,191 @@
+"""``gapless sub``: events become JSON lines.
+
+An event of a durable subscription counts as done when its line was written out: whoever reads the
+lines has it, or it comes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import sys
+from collections.abc import Coroutine
+from enum import Enum
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from gapless.cli.logs import event_line
+from gapless.cli.options import URL_DEFAULT, Deadline, To, TokenFile
+from gapless.cli.output import print_note
+from gapless.cli.positions import HELP, read_place
+
+if TYPE_CHECKING:
+    from gapless.client import Session, Subscription
+    from gapless.core.errors import GapError
+
+__all__ = ["sub"]
+
+READER_S = 0.2
+"""How often to look whether anybody still reads."""
+
+WAITING_S = 2.0
+"""How often to ask which streams are cut off."""
+
+EXIT_GAP = 1
+"""The exit code when events were owed that a log no longer had."""
+
+
+class _Order(Enum):
+    PUBLISHER = "publisher"
+    TOTAL = "total"
+
+
+def sub(
+    context: typer.Context,
+    filter_text: Annotated[
+        str,
+        typer.Argument(metavar="FILTER", help="Which events; after -- if it begins with -."),
+    ] = "TRUE",
+    *,
+    durable: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Go on where the subscription of this name was."),
+    ] = None,
+    start: Annotated[str, typer.Option(metavar="PLACE", help=HELP)] = "latest",
+    order: Annotated[
+        _Order, typer.Option(help="Of each publisher, or one order of all events for everyone.")
+    ] = _Order.PUBLISHER,
+    count: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
+    to: To = URL_DEFAULT,
+    token_file: TokenFile = None,
+    deadline: Deadline = 30.0,
+    _as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON lines, as it always does.")
+    ] = False,
+) -> None:
+    """Print matching events as JSON lines, until Ctrl-C.
+
+    A payload that is no text is under payload_base64. A range that a log no longer has is a line
+    {"gap": {"pubend": …, "low": …, "high": …}}, and the exit code is 1 in the end.
+    """
+    from gapless.cli.broker_calls import talk
+
+    context.obj.as_json = _as_json
+    place = read_place(start)
+    writer = _Writer(sys.stdout.buffer, count)
+
+    async def work(session: Session) -> None:
+        options: dict[str, Any] = {"ack": "manual", "on_gap": "raise", "order": order.value}
+        made = session.subscribe(filter_text, durable=durable, start=place, **options)
+        async with made as subscription:
+            if subscription.is_new:
+                print_note(f"{durable} is a new subscription, at the broker {session.broker}")
+            copying = _copy(subscription, writer, acknowledge=durable is not None)
+            telling = asyncio.ensure_future(_tell_waiting(subscription))
+            try:
+                await _while_read(copying, sys.stdout)
+            finally:
+                telling.cancel()
+                await asyncio.gather(telling, return_exceptions=True)
+
+    talk(to, work, deadline=deadline, token_file=token_file)
+    if writer.gaps:
+        raise typer.Exit(EXIT_GAP)
+
+
+async def _tell_waiting(subscription: Subscription) -> None:
+    """Say of which pubends nothing can come and why, as it begins and as it is over."""
+    from gapless.core.errors import GaplessError
+
+    told: dict[str, str] = {}
+    waiting = subscription.waiting
+    is_alone = False
+    while True:
+        for pubend in told.keys() - waiting.keys():
+            print_note(f"{pubend} goes on")
+        for pubend, reason in waiting.items():
+            if told.get(pubend) != reason:
+                print_note(f"waiting for {pubend}: {reason}")
+        told = dict(waiting)
+        await asyncio.sleep(WAITING_S)
+        try:
+            waiting = await subscription.ask_waiting(deadline=WAITING_S)
+        except GaplessError as error:  # whoever awaits events is told what comes of it
+            if not is_alone:
+                print_note(f"no broker answers: {error}")
+            is_alone = True
+        else:
+            if is_alone:
+                print_note("a broker answers again")
+            is_alone = False
+
+
+class _Writer:
+    """Writes events out, and counts them."""
+
+    def __init__(self, out: IO[bytes], count: int | None) -> None:
+        self._out = out
+        self.left = count
+        """How many events are still wanted; None for all that come."""
+        self.gaps = 0
+
+    def write(self, events: list[Any]) -> None:
+        """Write events out; when this returns, whoever reads has them."""
+        lines = [event_line(each.pubend, each.publication) for each in events]
+        self._out.write(b"".join(lines))
+        self._out.flush()
+        if self.left is not None:
+            self.left -= len(events)
+
+    def write_gap(self, gap: GapError) -> None:
+        """Write that events are missing."""
+        self.gaps += 1
+        line = {"gap": {"pubend": gap.pubend, "low": gap.low, "high": gap.high}}
+        self._out.write(msgspec.json.encode(line) + b"\n")
+        self._out.flush()
+        print_note(f"warning: {gap}")
+
+
+async def _while_read(work: Coroutine[Any, Any, None], out: IO[str]) -> None:
+    """Do something until it is done, or until nobody reads the output any more."""
+    copying = asyncio.ensure_future(work)
+    watching = asyncio.ensure_future(_until_unread(out))
+    try:
+        await asyncio.wait({copying, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if not copying.done():
+            raise BrokenPipeError
+        await copying
+    finally:
+        for task in (copying, watching):
+            task.cancel()
+        await asyncio.gather(copying, watching, return_exceptions=True)
+
+
+async def _until_unread(out: IO[str]) -> None:
+    """Return when the pipe that the output goes into has no reader; a file never has to have one."""
+    poll = select.poll()
+    try:
+        poll.register(out.fileno(), 0)  # errors are told without being asked for
+    except OSError:
+        await asyncio.Event().wait()  # it is no file at all
+    while not poll.poll(0):  # noqa: ASYNC110 - nobody tells of this
+        await asyncio.sleep(READER_S)
+
+
+async def _copy(subscription: Subscription, writer: _Writer, *, acknowledge: bool) -> None:
+    """Write what comes until enough has come."""
+    from gapless.core.errors import GapError
+
+    while writer.left != 0:
+        try:
+            events = await subscription.next_batch(writer.left)
+        except GapError as gap:
+            writer.write_gap(gap)
+        else:
+            if not events:
+                return  # it was closed
+            writer.write(events)
+        if acknowledge:
+            await subscription.ack()

@@ -1,0 +1,184 @@
+"""``gapless up``: an overlay on this computer; ``gapless broker``: one broker of any overlay."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gapless.cli.options import AsJson, settle
+from gapless.cli.output import console, listing, print_json_line, print_note
+from gapless.core.limits import DELTA_MAX
+
+if TYPE_CHECKING:
+    from gapless.runtime.supervisor import Happening, Supervisor
+
+__all__ = ["broker", "up"]
+
+
+def up(
+    context: typer.Context,
+    *,
+    topology: Annotated[
+        str,
+        typer.Option(
+            metavar="TREE",
+            help="line:3, star:5, tree:2x3; with the number of brokers in every cell line:3x2, "
+            "star:5x2, tree:2x3x2; or the name of an overlay's .toml file.",
+        ),
+    ] = "line:3",
+    delta: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=DELTA_MAX,
+            help="How many unreachable cells in a row are bypassed; without it 1, or as the file says.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Where everything is kept. Without it, it is gone when this ends."),
+    ] = None,
+    port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65_535, help="The port of the first broker; 0 takes any that are free."
+        ),
+    ] = 7400,
+    restart: Annotated[
+        bool,
+        typer.Option("--restart/--no-restart", help="Start a broker that died again."),
+    ] = True,
+    audit: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY", help="Write down what is published and delivered, for audits."
+        ),
+    ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Let only those in who have a token of this file (gapless token)."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run an overlay of brokers on this computer, a process each, until Ctrl-C.
+
+    With --json the first line of the output lists the brokers, as soon as all are ready; every
+    further line says what happened to one.
+    """
+    from gapless.audit.options import AuditOptions
+    from gapless.runtime.overlay_config import overlay_of
+    from gapless.runtime.process import run_loop
+    from gapless.runtime.supervisor import Supervisor, supervise
+
+    settle(context, as_json=as_json)
+    overlay = overlay_of(topology, delta=delta)
+    with _kept_in(data) as directory:
+        watch = _Watch(as_json=as_json)
+        supervisor = Supervisor(
+            overlay,
+            directory,
+            port=port,
+            audit=None if audit is None else AuditOptions.of(audit),
+            tokens=tokens,
+            restart=restart,
+            on_event=watch.happened,
+        )
+        run_loop(supervise(supervisor, ready=watch.ready))
+        watch.stopped()
+
+
+@contextlib.contextmanager
+def _kept_in(data: Path | None) -> Iterator[Path]:
+    """Give the data directory, for good or only for now."""
+    if data is not None:
+        yield data
+        return
+    with tempfile.TemporaryDirectory(prefix="gapless-") as directory:
+        yield Path(directory)
+
+
+class _Watch:
+    """Says what happens to an overlay."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._supervisor: Supervisor | None = None
+
+    def ready(self, supervisor: Supervisor) -> None:
+        """All brokers are ready."""
+        self._supervisor = supervisor
+        if self._as_json:
+            brokers = [
+                {
+                    "name": each.name,
+                    "cell": each.cell,
+                    "url": each.url,
+                    "pid": each.pid,
+                    "metrics": each.metrics_url,
+                }
+                for each in supervisor.brokers
+            ]
+            print_json_line({"brokers": brokers, "data": str(supervisor.data)})
+            return
+        rows = [
+            (each.name, each.cell, each.url, str(each.pid), each.metrics_url or "")
+            for each in supervisor.brokers
+        ]
+        out = console()
+        out.print(listing("broker", "cell", "url", "process", "metrics", rows=rows))
+        out.print(f"\ndata in {supervisor.data}; Ctrl-C stops all")
+        sys.stdout.flush()
+
+    def happened(self, happening: Happening) -> None:
+        """Something happened to a broker; until all are ready only trouble is said."""
+        from gapless.runtime.supervisor import Stage
+
+        if self._supervisor is None:
+            return
+        broker = self._supervisor[happening.broker]
+        if self._as_json:
+            line = {
+                "broker": happening.broker,
+                "stage": happening.stage.value,
+                "pid": broker.pid,
+                "metrics": broker.metrics_url,
+                "detail": happening.detail,
+            }
+            with contextlib.suppress(BrokenPipeError):  # nobody listens; the overlay goes on
+                print_json_line(line)
+        elif happening.stage is not Stage.STARTING:
+            metrics = f"metrics {broker.metrics_url}" if broker.metrics_url else ""
+            said = (happening.broker, happening.stage.value, happening.detail, metrics)
+            print_note(" ".join(filter(None, said)))
+
+    def stopped(self) -> None:
+        """All brokers have stopped."""
+        if not self._as_json:
+            print_note("all brokers have stopped")
+
+
+def broker(
+    context: typer.Context,
+    *,
+    config: Annotated[
+        Path, typer.Option("--config", metavar="FILE", help="The broker's file, in TOML.")
+    ],
+) -> None:
+    """Run one broker until SIGTERM or Ctrl-C.
+
+    Its file says who it is, where it listens and where it keeps its data; see the manual. Exit
+    codes: 0 stopped as asked, 1 the broker broke, 2 the file or an address cannot be used, 3 the
+    disk failed.
+    """
+    from gapless.runtime.process import run_broker
+
+    del context
+    raise typer.Exit(run_broker(config))

@@ -1,4 +1,0 @@
-# The compiled survey is called as the twin is.
-from gapless.delivery.survey import twin
-
-class Survey(twin.Survey): ...

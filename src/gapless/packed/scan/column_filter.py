@@ -1,0 +1,192 @@
+"""Which publications may match a filter, and which do, said by columns: few operations for very many.
+
+Of a text only its first eight bytes are compared, and of a large int what a float holds of it. Both are
+rounded down or up, but stay in order. So what is outside of a span, its ends included, does not match;
+what is strictly inside does. What is at an end is in doubt, unless the span is one short text or one small
+number, as is everything that patterns and derived terms decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gapless.content.filter import Filter
+from gapless.content.spans import TEXT_MAX, Cut, Spans
+from gapless.content.valueset import ValueSet
+from gapless.core.limits import SIEVE_NAMES_MAX
+from gapless.packed.scan.fallback import word_of_text
+from gapless.packed.scan.fields import ABSENT, FALSE, FLOAT, INT, KINDS, NAMED, TEXT, TRUE
+
+if TYPE_CHECKING:
+    from gapless.packed.scan.fallback import Survey
+
+__all__ = ["Sieve"]
+
+_WORD_MAX: Final = 2**64 - 1
+
+_WORD_BYTES: Final = 8
+"""Of a text, in its word."""
+
+_EXACT_MAX: Final = 2.0**53
+"""A float below this is no other number, rounded."""
+
+_ROUNDED: Final = -1
+"""No size of a value."""
+
+
+class _Values:
+    """An attribute of all publications."""
+
+    def __init__(self, survey: Survey, field: int) -> None:
+        self._survey = survey
+        self._field = field
+        self.kinds: NDArray[np.uint32] = np.ascontiguousarray(survey.kinds(field))
+        self.words: NDArray[np.uint64] = np.ascontiguousarray(survey.words(field))
+
+    @cached_property
+    def numbers(self) -> NDArray[np.float64]:
+        """Where they are numbers."""
+        ints, floats = self.words.view(np.int64), self.words.view(np.float64)
+        return np.where(self.kinds == INT, ints, floats)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.uint32]:
+        """How many bytes they have, where they are texts."""
+        return self._survey.sizes(self._field)
+
+
+class _Verdict(NamedTuple):
+    """Of every publication, whether it may match, and whether it does for sure."""
+
+    may: NDArray[np.bool_]
+    does: NDArray[np.bool_]
+
+
+class _Range(NamedTuple):
+    """Spans as the lowest and the highest of each, in order."""
+
+    lows: NDArray[Any]
+    highs: NDArray[Any]
+    sizes: NDArray[np.int64]
+    """Of the text that is all of a span, or 0 for a number; else that of nothing."""
+
+    def holds(self, values: NDArray[Any], sizes: NDArray[np.uint32] | int) -> _Verdict:
+        """Say which of some values are within one of the spans, and for sure."""
+        if len(self.lows) == 1:
+            (low,), (high,), (size,) = self
+            may = (low <= values) & (values <= high)
+        else:
+            place = np.searchsorted(self.lows, values, "right") - 1
+            low, high, size = (each[place] for each in self)
+            may = (place >= 0) & (values <= high)
+        return _Verdict(may, may & ((low < values) & (values < high) | (sizes == size)))
+
+
+class _Gate:
+    """What one conjunction asks of one attribute."""
+
+    def __init__(self, allowed: ValueSet) -> None:
+        self._does = np.zeros(KINDS, np.bool_)
+        """The kinds that are allowed as such."""
+        self._does[ABSENT] = allowed.null
+        self._does[FALSE] = bool(allowed.bools & 1)
+        self._does[TRUE] = bool(allowed.bools & 2)
+        self._may = self._does.copy()
+        self._may[FLOAT] = allowed.nan
+        self._numbers = _range_of(allowed.numbers, np.float64, _float_of, _size_of_number)
+        self._texts = _range_of(allowed.texts, np.uint64, _word_of, _size_of_text)
+        self._has_patterns = bool(allowed.patterns)
+
+    def judge(self, values: _Values) -> _Verdict:
+        """Say who may pass, and who does."""
+        may, does = self._may[values.kinds], self._does[values.kinds]
+        if self._numbers is not None:
+            is_number = (values.kinds == INT) | (values.kinds == FLOAT)
+            held = self._numbers.holds(values.numbers, 0)
+            may |= is_number & held.may
+            does |= is_number & held.does
+        if self._texts is not None:
+            is_text = values.kinds == TEXT
+            held = self._texts.holds(values.words, values.sizes)
+            may |= is_text & held.may
+            if not self._has_patterns:
+                does |= is_text & held.does
+        return _Verdict(may, does)
+
+
+class _Conjunction(NamedTuple):
+    """What has to hold together."""
+
+    gates: list[tuple[int, _Gate]]
+    """Each with the place of its attribute among the names."""
+    is_all: bool
+    """Whether nothing else has to hold."""
+
+
+class Sieve:
+    """Judges by one filter."""
+
+    def __init__(self, wanted: Filter) -> None:
+        names = sorted(wanted.attributes)
+        self.names: tuple[str, ...] = tuple(names) if len(names) <= SIEVE_NAMES_MAX else ()
+        """What a survey must have noted."""
+        self._conjunctions = [
+            _Conjunction(
+                [
+                    (self.names.index(name), _Gate(allowed))
+                    for name, allowed in one.constraints
+                    if name in self.names
+                ],
+                is_all=len(self.names) == len(names) and not one.residuals,
+            )
+            for one in wanted.conjunctions
+        ]
+
+    def left(self, survey: Survey) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """Return the places of those that may match, and which of these do."""
+        columns = [_Values(survey, NAMED + place) for place in range(len(self.names))]
+        any_may, any_does = np.zeros((2, len(survey)), np.bool_)
+        for gates, is_all in self._conjunctions:
+            may, does = np.ones((2, len(survey)), np.bool_)
+            for field, gate in gates:
+                verdict = gate.judge(columns[field])
+                may &= verdict.may
+                does &= verdict.does
+            any_may |= may
+            if is_all:
+                any_does |= does
+        places = np.flatnonzero(any_may)
+        return places, any_does[places]
+
+
+def _range_of(
+    spans: Spans, kind: type, end_of: Callable[[Cut], float], size_of: Callable[[Cut], int]
+) -> _Range | None:
+    if not spans:
+        return None
+    ends: NDArray[Any] = np.array([end_of(cut) for cut in spans], kind)
+    pairs = zip(spans[::2], spans[1::2], strict=True)
+    sizes = [size_of(low) if low[0] == high[0] else _ROUNDED for low, high in pairs]
+    return _Range(ends[::2], ends[1::2], np.array(sizes, np.int64))
+
+
+def _float_of(cut: Cut) -> float:
+    return float(cut[0])
+
+
+def _size_of_number(cut: Cut) -> int:
+    return 0 if abs(cut[0]) < _EXACT_MAX else _ROUNDED
+
+
+def _size_of_text(cut: Cut) -> int:
+    size = len(cut[0].encode("utf-8", "surrogatepass"))
+    return size if size <= _WORD_BYTES else _ROUNDED
+
+
+def _word_of(cut: Cut) -> int:
+    return _WORD_MAX if cut == TEXT_MAX else word_of_text(cut[0])

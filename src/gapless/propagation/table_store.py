@@ -1,0 +1,189 @@
+"""All tables of a broker: what it holds of its edges, and what it tells every direction.
+
+This is where the parts meet: an edge tells the out-tables of all other directions what changes on
+it, and the index follows every table. Nothing here sends or waits; the room that does asks for
+what is to be sent.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gapless.content import Filter
+from gapless.content.merging import merge
+from gapless.core.ids import CellId, Entry, PubendId, ShbId
+from gapless.core.machine import Identity
+from gapless.core.parameters import Parameters, us
+from gapless.messages.propagation import TableDelta, TableId
+from gapless.propagation.cover import Merge
+from gapless.propagation.edge import Edge, Places, greatest
+from gapless.propagation.index import TableIndex
+from gapless.propagation.out_table import OutTable
+from gapless.propagation.sufficiency import Chooser, Neighbourhood
+
+__all__ = ["Holdings"]
+
+
+class Holdings:
+    """The edges of a broker by name (a cell, or a leaf ``broker@cell``), and its out-tables."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        parameters: Parameters,
+        neighbourhood: Neighbourhood,
+        *,
+        merge: Merge = merge,
+    ) -> None:
+        self.index = TableIndex()
+        self.edges: dict[str, Edge] = {}
+        self.out: dict[CellId, OutTable] = {}
+        self._identity = identity
+        self._shape_version = 1
+        self._parameters = parameters
+        self._merge = merge
+        self._places = Places()
+        self.chooser = Chooser(self.edges, self._places, neighbourhood)
+        self._directions: dict[PubendId, str] = {}
+        self._announced: dict[PubendId, tuple[int, Filter]] = {}
+
+    # --- the tree around -----------------------------------------------------------------------
+
+    def take_shape(self, shape_version: int) -> bool:
+        """Note the shape of the own cell; say whether all tables have other names now (R13)."""
+        if shape_version == self._shape_version:
+            return False
+        self._shape_version = shape_version
+        for direction, out in self.out.items():
+            out.sender.rename(self._name(direction))
+        return True
+
+    def _name(self, direction: CellId) -> TableId:
+        identity = self._identity
+        return TableId(identity.broker, identity.life, direction, self._shape_version)
+
+    def add_cell(self, cell: CellId, shape_version: int = 1) -> Edge:
+        """Add the edge to a neighbour cell, unsettled, and a table for its direction.
+
+        If the own cell was ever reshaped, what a neighbour has said in an older shape than this is
+        not passed on: it may be of hosts in that very direction.
+        """
+        parameters = self._parameters
+        out = self.out[cell] = OutTable(
+            self._name(cell),
+            budget=parameters.table_conjunctions_max,
+            merge=self._merge,
+            log_max=parameters.delta_log_max,
+            bytes_max=parameters.frame_bytes_max,
+        )
+        out.only_placing = self._shape_version > 1
+        for edge in self.edges.values():
+            out.watch(edge)
+        for pubend, (version, advertisement) in self._announced.items():
+            if self._directions[pubend] == cell:
+                out.announce(pubend, version, advertisement)
+        edge = self._add(cell, None)
+        if shape_version > 1:
+            edge.doubt(shape_version)
+        return edge
+
+    def add_leaf(self, shb: ShbId) -> Edge:
+        """Add the edge to the leaf of a broker of the own cell."""
+        return self._add(str(shb), shb)
+
+    def _add(self, name: str, leaf: ShbId | None) -> Edge:
+        assert name not in self.edges, f"there is an edge to {name} already"
+        edge = self.edges[name] = Edge(
+            name,
+            leaf,
+            places=self._places,
+            index=self.index,
+            budget=self._parameters.table_conjunctions_max,
+            merge=self._merge,
+            is_peer=leaf is not None and leaf != self._identity.shb,
+        )
+        self._places.revision += 1
+        for direction, out in self.out.items():
+            if direction != name:
+                out.watch(edge)
+        return edge
+
+    def remove(self, name: str, heir: str | None = None, now: int = 0) -> None:
+        """Remove an edge with all its tables (R13).
+
+        If what lay behind it is now behind another edge, that one inherits them as old tables.
+        """
+        edge = self.edges.pop(name)
+        if heir is not None:
+            self.edges[heir].inherit(edge, now)
+        for direction, out in self.out.items():
+            if direction != name:
+                out.unwatch(edge)
+        edge.clear()
+        own = self.out.pop(name, None)
+        if own is not None:
+            for other in self.edges.values():
+                own.unwatch(other)
+        self._places.revision += 1
+
+    # --- pubends -------------------------------------------------------------------------------
+
+    def announce(
+        self, pubend: PubendId, version: int, advertisement: Filter, direction: str
+    ) -> None:
+        """Note that a pubend lies in a direction: a neighbour cell, or anything else for home."""
+        old = self._directions.get(pubend)
+        if old is not None and old != direction and old in self.out:
+            self.out[old].withdraw(pubend)
+        self._directions[pubend] = direction
+        known = self._announced.get(pubend)
+        if known is None or known[0] < version:
+            known = self._announced[pubend] = (version, advertisement)
+        if direction in self.out:
+            self.out[direction].announce(pubend, *known)
+
+    def withdraw(self, pubend: PubendId) -> None:
+        """Forget a pubend that is gone."""
+        direction = self._directions.pop(pubend, None)
+        self._announced.pop(pubend, None)
+        if direction in self.out:
+            self.out[direction].withdraw(pubend)
+
+    def claim(self, shb: ShbId, pubend: PubendId, announcement_version: int) -> Entry | None:
+        """Return the greatest claim of a host for a pubend on all edges: what V^m may say (R31)."""
+        return greatest(
+            edge.claim(shb, pubend, announcement_version) for edge in self.edges.values()
+        )
+
+    # --- time ----------------------------------------------------------------------------------
+
+    def tidy(self, now: int) -> None:
+        """Let old tables go that are dominated or too old (R21)."""
+        before = now - us(s=self._parameters.legacy_ttl_s)
+        for edge in self.edges.values():
+            if edge.outdated:
+                edge.expire(before)
+                edge.drop_dominated(partial(self._goes_over, edge.name))
+
+    def _goes_over(self, name: str, pubend: PubendId) -> bool:
+        """Say whether a pubend's events go over an edge: unless they come over it."""
+        return self._directions.get(pubend) != name
+
+    def flush(self) -> list[tuple[CellId, TableDelta]]:
+        """Bring all out-tables to the present; return what changed, by direction."""
+        deltas = []
+        for direction, out in self.out.items():
+            delta = out.flush()
+            if delta is not None:
+                deltas.append((direction, delta))
+        return deltas
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts for people."""
+        return {
+            "edges": len(self.edges),
+            "tables": sum(len(edge.tables()) for edge in self.edges.values()),
+            "outdated": sum(edge.outdated for edge in self.edges.values()),
+            "unsettled": sum(not edge.settled for edge in self.edges.values()),
+            **self.index.statistics(),
+        }

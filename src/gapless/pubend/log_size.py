@@ -1,0 +1,122 @@
+"""How many bytes a pubend's log holds, also after a restart (R58).
+
+Theory of operation. Bytes are counted, never measured. ``total`` is all that was ever logged; every
+append writes it with its publisher's record, in the transaction of the row, so it is exact after a
+crash. *Marks* say how much of the total lies at or below a tick; a log at its limit has about two
+hundred at most. The first mark is the last one that was released, so the log holds the total less
+the first mark.
+
+Marks are written with the pubend's record whenever that is written. Those that a crash took only
+make the count coarser: it may be too high until the log is released beyond them, never too low.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from gapless.core.ids import PubendId, ShbId
+from gapless.core.limits import SHOWN_LAGGING_MAX
+from gapless.core.ticks import Tick
+from gapless.messages.streams import Piece
+from gapless.packed.encode import content_bytes
+
+__all__ = ["LogSize", "packed_bytes", "row_bytes"]
+
+PARTS: Final = 64
+"""Into so many parts marks divide a log at its limit; release is counted a part at a time."""
+
+ROW_BYTES: Final = 64
+"""What a row takes beside its publications."""
+
+PUBLICATION_BYTES: Final = 24
+"""What a publication takes beside its payload and texts."""
+
+
+def row_bytes(piece: Piece) -> int:
+    """Return about how many bytes a batch takes in a log."""
+    return ROW_BYTES + PUBLICATION_BYTES * len(piece.publications) + content_bytes(piece)
+
+
+def packed_bytes(pack: bytes) -> int:
+    """Return the same for publications that are packed."""
+    return ROW_BYTES + len(pack)
+
+
+class LogSize:
+    """The bytes of one log.
+
+    >>> size = LogSize(6_400)
+    >>> for tick in range(1, 11):
+    ...     size.add(tick, 1_000)
+    >>> size.bytes, size.is_full, size.tick_to_fit()
+    (10000, True, 5)
+    >>> size.release(5)
+    >>> size.bytes, size.is_full
+    (5000, False)
+    """
+
+    def __init__(
+        self,
+        bytes_max: int,
+        marks: Iterable[tuple[Tick, int]] = (),
+        logged: tuple[Tick, int] = (0, 0),
+        released: Tick = 0,
+    ) -> None:
+        self.bytes_max = bytes_max
+        self._part = bytes_max // PARTS
+        self._marks = list(marks) or [(0, 0)]
+        if logged[1] > self.total:
+            self._marks.append(logged)
+        self.release(released)
+
+    @property
+    def total(self) -> int:
+        """All that was ever logged."""
+        return self._marks[-1][1]
+
+    @property
+    def bytes(self) -> int:
+        """What the log holds."""
+        return self._marks[-1][1] - self._marks[0][1]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the log has reached its limit."""
+        return self.bytes >= self.bytes_max
+
+    @property
+    def marks(self) -> tuple[tuple[Tick, int], ...]:
+        """The marks, to be written."""
+        return tuple(self._marks)
+
+    def add(self, tick: Tick, size: int) -> None:
+        """Count a row that ends at a tick above all before."""
+        mark = (tick, self.total + size)
+        if len(self._marks) > 1 and mark[1] - self._marks[-2][1] <= self._part:
+            self._marks[-1] = mark
+        else:
+            self._marks.append(mark)
+
+    def release(self, up_to: Tick) -> None:
+        """Rows that end at or below a tick are gone."""
+        gone = 0
+        while gone + 1 < len(self._marks) and self._marks[gone + 1][0] <= up_to:
+            gone += 1
+        del self._marks[:gone]
+
+    def fault(self, pubend: PubendId, kept_for: list[ShbId]) -> str:
+        """Say that the log is at its limit, why, and what to do about it."""
+        who = ", ".join(map(str, kept_for[:SHOWN_LAGGING_MAX]))
+        more = ", …" if len(kept_for) > SHOWN_LAGGING_MAX else ""
+        cause = f"it is kept for {who}{more}" if kept_for else "it is being released"
+        return (
+            f"the log of {pubend} holds {self.bytes:,} bytes (limit log_bytes_max = "
+            f"{self.bytes_max:,}): {cause}; publish later, or let lagging subscriber hosts catch "
+            "up, retire those that will not return, or raise the limit"
+        )
+
+    def tick_to_fit(self) -> Tick:
+        """Return up to where rows have to go for the log to be an eighth below its limit."""
+        goal = self.bytes_max - self.bytes_max // 8
+        return next(tick for tick, total in self._marks if self.total - total <= goal)

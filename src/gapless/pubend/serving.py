@@ -1,0 +1,262 @@
+"""A pubend answers requests: reads of its log, holds on it, and the end of a stay (R48, R49, R55).
+
+What a read may claim. An answer tells the ticks from ``low`` to ``done``: those up to ``released`` are
+gone, all others are exact for the filter, D or F. Gone is never said as silence (A14): the pubend's
+pieces begin above what is released when the rows are there.
+
+A hold is on disk before the answer (R49): from then on the asker trusts that the log waits for it. A
+copy of a Read may come after its hold was released, and would bring back what nobody releases again;
+so released holds are remembered for a while. Their names are never used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from gapless.content.filter import Filter
+from gapless.core.errors import FilterError
+from gapless.core.ids import Join, ShbId
+from gapless.core.limits import (
+    HOSTS_ASKED_MAX,
+    READ_FILTERS_KEPT,
+    READ_PIECES_MAX,
+    READS_MAX,
+    RELEASED_HOLDS_KEPT,
+)
+from gapless.core.machine import Context
+from gapless.core.parameters import us
+from gapless.core.ticks import Tick
+from gapless.messages.pubend_requests import HoldId, Read, ReadReply
+from gapless.messages.records import Erase, HoldRecord, PackedRow, Store
+from gapless.messages.streams import Member, Piece, ReadForm
+from gapless.packed.encode import content_bytes
+from gapless.packed.pick import Picker, packed_ticks
+from gapless.pubend.known_hosts import Known
+from gapless.pubend.pubend import Pubend
+from gapless.requests.carrier import way_back
+from gapless.stream.ranges import cut, filtered
+
+__all__ = ["Serving"]
+
+_BELOW_ALL: Final = -1
+"""Below every tick that a hold can be at."""
+
+
+class Serving:
+    """What requests see of one pubend of this broker."""
+
+    def __init__(self, context: Context, pubend: Pubend) -> None:
+        self._context = context
+        self._pubend = pubend
+        self._filters: dict[str, Filter] = {}
+        """By their texts, the last used last."""
+        self._pickers: dict[str, Picker] = {}
+        """By the same texts, for reads in packed forms."""
+        self._reading = 0
+        self._released_holds: dict[HoldId, int] = {}
+        """When each was released, the oldest first."""
+
+    # --- holds and stays ---------------------------------------------------------------------
+
+    def release_hold(self, hold: HoldId, then: Callable[[], None]) -> None:
+        """Let a hold go; call back when that is on disk (R49)."""
+        self._pubend.membership.drop_hold(hold)
+        self._forget_released()
+        self._released_holds.pop(hold, None)
+        self._released_holds[hold] = self._context.now
+        # also if it is not known: one that has expired may still be on disk
+        key = HoldRecord(self._pubend.record.pubend, hold, 0, 0).key
+        self._context.write((Erase(key),), then)
+
+    def _forget_released(self) -> None:
+        oldest = self._context.now - us(s=self._context.parameters.left_memory_s)
+        while self._released_holds:
+            hold = next(iter(self._released_holds))
+            if (
+                len(self._released_holds) < RELEASED_HOLDS_KEPT
+                and self._released_holds[hold] >= oldest
+            ):
+                break
+            del self._released_holds[hold]
+
+    def leave(self, shb: ShbId, join: Join, then: Callable[[], None]) -> None:
+        """End a stay; call back when that is on disk (R55)."""
+        self._pubend.leave(shb, join, then)
+
+    def _hold(self, hold: HoldId, tick: Tick, then: Callable[[], None]) -> None:
+        """Keep the log above a tick; go on when that is on disk (R49)."""
+        membership, now = self._pubend.membership, self._context.now
+        before = membership.hold(hold, _BELOW_ALL, now).tick
+        record = membership.hold(hold, max(0, tick), now)
+        # where nothing changes, the write that put it there may still be under way
+        self._context.write((Store(record),) if record.tick > before else (), then)
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
+        """Answer with what matches, lowest first, as far as the limits go (R48).
+
+        If not even the lowest tick can be read, the answer says why (P8).
+        """
+        self._forget_released()
+        wanted = self._filter(request.filter)
+        if wanted is None:
+            self._context.mark("read with a bad filter")
+            return
+        if self._reading >= READS_MAX:
+            self._context.mark("read turned away")
+            return
+        if request.hold in self._released_holds:
+            self._context.mark("read after its hold was released")
+            return
+        self._reading += 1
+        if request.newcomer is not None:
+            self._expect(request.newcomer, request, wanted, then)
+        elif request.hold is None:
+            self._look(request, wanted, then)
+        else:
+            self._hold(request.hold, request.hold_tick, lambda: self._look(request, wanted, then))
+
+    def _expect(
+        self, newcomer: Member, request: Read, wanted: Filter, then: Callable[[ReadReply], None]
+    ) -> None:
+        """Answer a host that comes with since when it was known, when the log is kept for it (R46)."""
+
+        def kept_for(known: dict[ShbId, Known], kept: Tick) -> None:
+            own = known.pop(newcomer.shb, ())
+            others = tuple(known.items())
+            self._look(
+                request,
+                wanted,
+                lambda reply: then(replace(reply, known=own, kept=kept, others=others)),
+            )
+
+        self._pubend.expect(newcomer, request.hosts[:HOSTS_ASKED_MAX], kept_for)
+
+    def _look(self, request: Read, wanted: Filter, then: Callable[[ReadReply], None]) -> None:
+        pubend = self._pubend
+        bytes_max = self._bytes_max(request)
+        is_empty = max(request.low, pubend.record.released + 1) > min(request.high, pubend.top)
+
+        def answer(reply: ReadReply) -> None:
+            self._reading -= 1
+            if reply.done < request.low and not is_empty:
+                self._context.mark("read that cannot go on")
+                fault = pubend.damage or "the log could not be read"
+                reply = replace(reply, fault=fault)
+            then(reply)
+
+        def found(pieces: list[Piece], done: Tick) -> None:
+            told, done = self._told(wanted, pieces, done, bytes_max)
+            answer(self._reply(request, wanted, done, pieces=tuple(told)))
+
+        def found_rows(rows: tuple[PackedRow, ...], low: Tick, done: Tick) -> None:
+            picked = self._picker(request.filter, wanted).pick(rows, low, done, bytes_max)
+            is_counted = request.form is ReadForm.TICKS
+            told = packed_ticks(picked.rows) if is_counted else picked.rows
+            answer(self._reply(request, wanted, picked.done, rows=told))
+
+        if request.form is ReadForm.EVENTS:
+            pubend.pieces_between(request.low, request.high, found, bytes_max)
+        else:
+            pubend.rows_between(request.low, request.high, found_rows, bytes_max)
+
+    def _bytes_max(self, request: Read) -> int:
+        """Return what an answer may have: more if it need not share a link with streams."""
+        parameters = self._context.parameters
+        is_here = request.asker == self._context.identity.broker
+        most = parameters.read_bytes_max if is_here else parameters.read_chunk_bytes
+        return max(0, min(request.bytes_max, max(most, parameters.read_chunk_bytes)))
+
+    def _told(
+        self, wanted: Filter, pieces: list[Piece], done: Tick, bytes_max: int
+    ) -> tuple[list[Piece], Tick]:
+        """Return what matches, and up to where that is exact: ``done``, unless the limits end it."""
+        exact = [
+            filtered(piece, lambda publication: wanted.matches(publication.attributes))
+            for piece in pieces
+        ]
+        parameters = self._context.parameters
+        chunks = max(1, bytes_max // max(1, parameters.read_chunk_bytes))
+        told = _bounded(exact, bytes_max, chunks * parameters.frame_events_max)
+        if told and told[-1].high < exact[-1].high:
+            done = told[-1].high
+        return told, done
+
+    def _reply(
+        self,
+        request: Read,
+        wanted: Filter,
+        done: Tick,
+        *,
+        pieces: tuple[Piece, ...] = (),
+        rows: tuple[bytes, ...] = (),
+    ) -> ReadReply:
+        """Return the answer, which is exact up to ``done``."""
+        released, gone = self._pubend.record.released, self._pubend.record.gone
+        if gone >= request.low and request.newcomer is None:
+            gone = self._pubend.gone_for(wanted)
+        done = min(max(done, request.low - 1), request.high)
+        if released >= request.low:
+            done = max(done, released)
+        return ReadReply(
+            request.pubend,
+            request.request,
+            way_back(request),
+            pieces,
+            done,
+            self._pubend.top,
+            released,
+            gone,
+            rows=rows,
+        )
+
+    def _picker(self, text: str, wanted: Filter) -> Picker:
+        """Return what chooses by a filter; for as many as are kept parsed."""
+        found = self._pickers.get(text)
+        if found is None:
+            self._pickers = {
+                each: kept for each, kept in self._pickers.items() if each in self._filters
+            }
+            found = self._pickers[text] = Picker(wanted)
+        return found
+
+    def _filter(self, text: str) -> Filter | None:
+        """Return a filter from its text, None if it is none."""
+        known = self._filters.pop(text, None)
+        if known is None:
+            try:
+                known = Filter(text)
+            except FilterError:
+                return None
+            if len(self._filters) >= READ_FILTERS_KEPT:
+                del self._filters[next(iter(self._filters))]
+        self._filters[text] = known
+        return known
+
+
+def _bounded(pieces: list[Piece], bytes_max: int, events_max: int) -> list[Piece]:
+    """Return as many pieces as the limits allow, the last one cut.
+
+    They end before the first publication that comes after too many bytes or events; so there is at
+    least one publication, if any, and the silence behind the last one is told as far as it goes.
+    """
+    taken: list[Piece] = []
+    size, room = 0, events_max
+    for piece in pieces[:READ_PIECES_MAX]:
+        whole = size + content_bytes(piece)
+        left = room - len(piece.publications)
+        if whole > bytes_max or left < 0:
+            for publication in piece.publications:
+                if size > bytes_max or not room:
+                    if publication.tick > piece.low:
+                        taken.append(cut(piece, piece.low, publication.tick - 1))
+                    return taken
+                size += content_bytes(Piece(0, 0, 0, 0, (publication,)))
+                room -= 1
+        size, room = whole, left
+        taken.append(piece)
+    return taken

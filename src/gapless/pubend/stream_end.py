@@ -1,0 +1,277 @@
+"""The moving end of a pubend's stream: what is given away, what is durable, what may be told.
+
+Theory of operation
+-------------------
+``last`` is the highest tick that was given away, ``top`` the highest that may be told. Between them
+lie batches and regimes that wait for the disk, in order; silence never overtakes them (R30). What
+becomes durable moves ``top`` and goes out as a *piece*: these ticks are events, all others between
+the old and the new top are silent, for ever (I1, I2).
+
+Silence is promised only up to the *ceiling*, which is on disk before it is used. After a crash the
+stream goes on above the ceiling, whatever the clock says (R29, A8).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from gapless.core.ids import PubendId
+from gapless.core.limits import ADVERTISEMENTS_KEPT
+from gapless.core.machine import Context
+from gapless.core.parameters import us
+from gapless.core.ticks import Tick
+from gapless.messages.records import Change, PubendRecord, RegimeRecord, Store
+from gapless.messages.streams import Piece, Publication
+from gapless.packed.pick import unpack
+
+__all__ = ["Outlet", "Pending", "StreamEnd"]
+
+
+class Outlet(Protocol):
+    """Where a pubend's knowledge goes: the router of its broker."""
+
+    def spread(self, pubend: PubendId, piece: Piece, opened: RegimeRecord | None) -> None:
+        """Take a piece above all before; ``opened`` is the regime that begins with it."""
+
+    def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[Piece]:
+        """Return what is in memory between two ticks, from the low one up to the first gap."""
+
+    def released(self, pubend: PubendId, up_to: Tick) -> None:
+        """The log no longer has ticks up to this one."""
+
+    def expect_ack(self, pubend: PubendId, tick: Tick, pressure: bool) -> None:
+        """Ask those who have not acknowledged up to a tick to look for their gaps (R57, R58)."""
+
+
+class Pending(msgspec.Struct):
+    """Something that waits for the disk: a batch, or the opening of a regime."""
+
+    low: Tick
+    high: Tick
+    regime: int
+    publications: tuple[Publication, ...] = ()
+    packed: bytes = b""
+    """In place of the publications: these are unpacked when they are told."""
+    opens: RegimeRecord | None = None
+    done: Callable[[], None] | None = None
+    durable: bool = False
+
+    def piece(self) -> Piece:
+        """Return what is told when it is durable."""
+        publications = tuple(unpack([self.packed])) if self.packed else self.publications
+        return Piece(self.low, self.high, self.regime, 0, publications)
+
+
+class StreamEnd:
+    """The end of one guaranteed stream, with the record that says how far it has come."""
+
+    def __init__(
+        self,
+        context: Context,
+        record: PubendRecord,
+        outlet: Outlet,
+        clock_view: Callable[[], int],
+        logged: Tick,
+        regimes: Iterable[RegimeRecord],
+    ) -> None:
+        self._context = context
+        self._record = record
+        """As it is on disk; ``_latest`` is as it will be when all writes are through."""
+        self._latest = record
+        self._outlet = outlet
+        self._clock_view = clock_view
+        self.regimes = sorted(regimes, key=lambda regime: regime.number)
+        # what was promised silent before a crash stays silent (R29)
+        self.last = self.top = max(logged, record.ceiling, record.released)
+        self._pending: deque[Pending] = deque()
+        self._raising = False
+        self._lead_us = us(ms=context.parameters.tick_lead_ms)
+        self._silence_us = us(ms=context.parameters.silence_ms)
+        self._eager = False
+        self._idle_timer = context.after(self._silence_us, self._idle)
+
+    @property
+    def record(self) -> PubendRecord:
+        """The pubend as it is on disk."""
+        return self._record
+
+    @property
+    def regime(self) -> int:
+        """The number of the regime that ticks are given now; 0 before the first."""
+        return self.regimes[-1].number if self.regimes else 0
+
+    def _log_marks(self) -> tuple[tuple[Tick, int], ...]:
+        """Return what the record says of the log's size."""
+        raise NotImplementedError
+
+    # --- the order of telling ----------------------------------------------------------------
+
+    def _enqueue(self, pending: Pending, changes: tuple[Change, ...]) -> None:
+        self._pending.append(pending)
+
+        def durable() -> None:
+            pending.durable = True
+            self._settle()
+
+        self._context.write(changes, durable)
+
+    def _enqueue_all(self, pendings: Sequence[Pending], changes: tuple[Change, ...]) -> None:
+        """Let several things wait for one write; then tell them, one a step.
+
+        All are durable with the first. What one step tells travels in one packet, so the others wait
+        for empty writes: a write of any size makes no packet of any size.
+        """
+        self._pending.extend(pendings)
+        waiting = deque(pendings)
+
+        def durable() -> None:
+            waiting.popleft().durable = True
+            self._settle()
+            if waiting:
+                self._context.write((), durable)
+
+        self._context.write(changes, durable)
+
+    def after_told(self, then: Callable[[], None]) -> None:
+        """Call back when all that was given away before is durable and told.
+
+        Who is told of an event, and then reads the log, finds it.
+        """
+        last = self._pending[-1] if self._pending else None
+
+        def durable() -> None:
+            if last is None or not any(each is last for each in self._pending):
+                then()
+            else:
+                last.done = _both(last.done, then)
+
+        self._context.write((), durable)
+
+    def _settle(self) -> None:
+        """Tell what is durable, in the order in which ticks were given."""
+        while self._pending and self._pending[0].durable:
+            pending = self._pending.popleft()
+            if pending.done is not None:
+                pending.done()
+            self._tell(pending.piece(), pending.opens)
+
+    def _tell(self, piece: Piece, opens: RegimeRecord | None = None) -> None:
+        assert piece.low == self.top + 1, f"{piece.low} does not follow {self.top}"
+        self.top = piece.high
+        self._outlet.spread(self._record.pubend, piece, opens)
+
+    # --- silence -----------------------------------------------------------------------------
+
+    def set_eager(self, eager: bool) -> None:
+        """Say whether somebody waits in total order, and silence has to flow at once."""
+        if eager and not self._eager:
+            # an idle stream may have been about to be silent for long
+            self._idle_timer.cancel()
+            self._silence_us = us(ms=self._context.parameters.eager_silence_ms)
+            self._idle_timer = self._context.after(self._silence_us, self._idle)
+        self._eager = eager
+
+    def advance(self, tick: Tick) -> None:
+        """Promise silence up to a tick that somebody waits for (R51)."""
+        # whatever the clock says: the events that wait at that tick exist, and R27 has bounded it
+        if tick > self.last:
+            self._be_silent_until(tick)
+
+    def _idle(self) -> None:
+        parameters = self._context.parameters
+        before = self.top
+        self._idle_once()
+        quiet = self.top > before
+        longest = us(ms=parameters.idle_silence_max_ms)
+        if self._eager:
+            self._silence_us = us(ms=parameters.eager_silence_ms)
+        elif quiet:
+            self._silence_us = min(2 * self._silence_us, longest)
+        else:
+            self._silence_us = us(ms=parameters.silence_ms)
+        self._idle_timer = self._context.after(self._silence_us, self._idle)
+
+    def _idle_once(self) -> None:
+        if not self._pending:
+            # at least one tick, so that a clock that was set back does not look like a dead feed
+            self._be_silent_until(max(self.last + 1, self._present()))
+
+    def _be_silent_until(self, tick: Tick) -> None:
+        if self._pending:
+            return
+        if tick > max(self._record.ceiling, self.last):
+            self._raise_ceiling(tick)
+            tick = min(tick, self._record.ceiling)
+        if tick > self.last:
+            low, self.last = self.last + 1, tick
+            self._tell(Piece(low, tick, self.regime, 0))
+
+    def _present(self) -> Tick:
+        """Return the tick of this moment: never far ahead of what the neighbours' clocks say."""
+        return min(self._context.clock, self._clock_view() + self._lead_us)
+
+    def _raise_ceiling(self, need: Tick) -> None:
+        if self._raising:
+            return
+        self._raising = True
+        ceiling = need + us(ms=self._context.parameters.ceiling_step_ms)
+
+        def raised() -> None:
+            self._raising = False
+            self._raised(ceiling)
+            if need > self.last:
+                self._be_silent_until(need)
+
+        self._context.write((self._change(ceiling=ceiling),), raised)
+
+    def _raised(self, ceiling: Tick) -> None:
+        ceiling = max(ceiling, self._record.ceiling)
+        self._record = msgspec.structs.replace(self._record, ceiling=ceiling)
+
+    def _change(
+        self,
+        *,
+        ceiling: Tick = 0,
+        released: Tick = 0,
+        gone: Tick = 0,
+        last_event: Tick = 0,
+        advertisement: str | None = None,
+    ) -> Store:
+        """Return the write of the pubend's record with greater values, or a wider advertisement.
+
+        Several may be under way; each says all that the ones before it said, so that a later
+        one never takes an earlier one back.
+        """
+        latest = self._latest
+        self._latest = msgspec.structs.replace(
+            latest,
+            ceiling=max(ceiling, latest.ceiling),
+            released=max(released, latest.released),
+            gone=max(gone, latest.gone),
+            last_event=max(last_event, latest.last_event),
+            log_marks=self._log_marks(),
+        )
+        if advertisement is not None:
+            self._latest = msgspec.structs.replace(
+                self._latest,
+                properties=msgspec.structs.replace(latest.properties, advertisement=advertisement),
+                formerly=(
+                    *latest.formerly[1 - ADVERTISEMENTS_KEPT :],
+                    (self.last, latest.properties.advertisement),
+                ),
+                announcement_version=latest.announcement_version + 1,
+            )
+        return Store(self._latest)
+
+
+def _both(first: Callable[[], None] | None, second: Callable[[], None]) -> Callable[[], None]:
+    def both() -> None:
+        if first is not None:
+            first()
+        second()
+
+    return both

@@ -1,0 +1,118 @@
+"""Regimes as routers and subscriber hosts know them: what a regime number means (R31, R39).
+
+A piece carries the number of its regime; the vector behind the number travels once per session,
+as the change to one told before where that is shorter (VT 6.1.3). A number means one vector for ever,
+so learning it twice, late or from another broker changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gapless.core.ids import Entry, PubendId, ShbId
+from gapless.core.ticks import Tick
+from gapless.messages.records import RegimeRecord
+from gapless.messages.streams import Piece, Regime
+
+__all__ = ["Regimes", "Vector"]
+
+
+class Vector(NamedTuple):
+    """V^m of a regime of a pubend: which hosts it serves, up to which virtual time."""
+
+    regime: int
+    announcement_version: int
+    entries: Mapping[ShbId, Entry]
+    start: Tick = 0
+    """From which tick on."""
+
+
+NOBODY = Vector(0, 0, {})
+"""Regime 0: ticks before the first regime serve nobody, and nobody can start there."""
+
+
+class Regimes:
+    """The regimes of one pubend that a broker knows, newest last."""
+
+    def __init__(self) -> None:
+        self._vectors: dict[int, Vector] = {0: NOBODY}
+
+    def __len__(self) -> int:
+        """Return how many are known, the empty one included."""
+        return len(self._vectors)
+
+    def knows(self, number: int) -> bool:
+        """Say whether a number's meaning is known."""
+        return number in self._vectors
+
+    def get(self, number: int) -> Vector | None:
+        """Return a number's meaning."""
+        return self._vectors.get(number)
+
+    def opens_at(self, piece: Piece) -> bool:
+        """Say whether a piece begins with the first tick of its regime."""
+        vector = self._vectors.get(piece.regime)
+        return vector is not None and piece.regime > 0 and vector.start == piece.low
+
+    def learn_record(self, record: RegimeRecord) -> None:
+        """Learn a regime from disk."""
+        entries = dict(record.entries)
+        self._vectors[record.number] = Vector(
+            record.number, record.announcement_version, entries, record.start
+        )
+
+    def learn(self, message: Regime) -> bool:
+        """Learn a regime; False if it was known, or says what changes in one that is not."""
+        if message.number in self._vectors:
+            return False
+        entries: dict[ShbId, Entry] = {}
+        if message.base is not None:
+            base = self._vectors.get(message.base)
+            if base is None:
+                return False
+            entries = {
+                shb: entry for shb, entry in base.entries.items() if shb not in message.forgotten
+            }
+        entries.update(message.entries)
+        self._vectors[message.number] = Vector(
+            message.number,
+            message.announcement_version,
+            dict(sorted(entries.items())),
+            message.start,
+        )
+        return True
+
+    def forget(self, used: list[int], kept: int) -> None:
+        """Forget those that no piece uses, but for the newest few (R38)."""
+        newest = sorted(self._vectors)[-kept:]
+        needed = {0, *used, *newest}
+        self._vectors = {
+            number: vector for number, vector in self._vectors.items() if number in needed
+        }
+
+    def message(self, pubend: PubendId, number: int, base: int | None) -> Regime:
+        """Return a regime as it is told, as a change to ``base`` where that is shorter."""
+        vector = self._vectors[number]
+        whole = Regime(
+            pubend,
+            number,
+            vector.start,
+            vector.announcement_version,
+            None,
+            tuple(vector.entries.items()),
+        )
+        before = None if base is None else self._vectors.get(base)
+        if before is None:
+            return whole
+        changed = tuple(
+            (shb, entry)
+            for shb, entry in vector.entries.items()
+            if before.entries.get(shb) != entry
+        )
+        forgotten = tuple(shb for shb in before.entries if shb not in vector.entries)
+        if len(changed) + len(forgotten) >= len(vector.entries):
+            return whole
+        return Regime(
+            pubend, number, vector.start, vector.announcement_version, base, changed, forgotten
+        )

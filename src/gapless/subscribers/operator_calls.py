@@ -1,0 +1,237 @@
+"""What operators ask of durable subscriptions, by name, without having their connection.
+
+**A filter** is changed as if the subscription's own client had asked (R47): it takes over in the live
+stream where that reaches it, and the operator is told the position. The client need not know. It sees
+the events of the old filter up to the position and those of the new one after it. A client that
+subscribes again gets what the operator set, unless it then sets a filter itself. A change goes on if
+the client leaves meanwhile, and is answered.
+
+**A seek** moves what the subscription has acknowledged, on disk, so it outlives connections and
+crashes. It is refused while a client is connected, unless it is forced; then the client is told that
+its subscription ended and has to subscribe again. Its stream never jumps inside a connection: a client
+that drops what it saw before, as an exactly-once client does, would take the events of a seek back for
+repetitions, and those that a seek forward leaves out for a gap.
+
+A client that comes back with a position of its own would undo a seek back, since it goes on at
+whichever is farther (R50). So every seek has a number. ``Subscribed`` tells it, a client that comes back
+says which one its position is from, and on the streams that were moved a position from before the
+last seek does not count. Of a client that says nothing the position counts again as soon as it has
+acknowledged something that it was sent since the seek; until then it goes on from what it has
+acknowledged, which is after the seek too. An acknowledgement of what it was not sent since the
+seek is from before it, and is ignored.
+
+**What a seek goes back to must still be there.** The log is held for it at the pubend (R49). The answer
+waits a while for that and names the pubends that have not confirmed it. What was released before the
+hold came is told to the client as a gap, never as silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from gapless.content.filter import Filter
+from gapless.core.errors import FilterError
+from gapless.core.ids import PubendId
+from gapless.core.parameters import us
+from gapless.core.ticks import Tick
+from gapless.messages.clients import (
+    Begin,
+    BeginKind,
+    PositionTuple,
+    Refused,
+    Unsubscribed,
+    Waiting,
+)
+from gapless.messages.operating import (
+    DurableSought,
+    RemoveDurable,
+    SeekDurable,
+    SetDurableFilter,
+)
+from gapless.subscribers.client_calls import NEGATIVE, Calls, sought
+from gapless.subscribers.cursor import Strand
+from gapless.subscribers.host import SubscriberHost
+from gapless.subscribers.subscription import Subscription
+
+__all__ = ["Operators"]
+
+_NOT_CONFIRMED = "this pubend has not confirmed yet that it keeps its log from there on"
+_NOT_MOVED = "where this stream is now is not known here yet, so it was not moved"
+
+
+class _Seek(msgspec.Struct):
+    """A seek that is on disk, and whose pubends have not all confirmed that they keep their logs."""
+
+    operator: str
+    request: int
+    subscription: Subscription
+    position: PositionTuple
+    unmoved: tuple[Waiting, ...]
+    deadline: int
+
+
+class Operators:
+    """The calls of operators on the durable subscriptions of a host."""
+
+    def __init__(self, host: SubscriberHost, calls: Calls) -> None:
+        self._host = host
+        self._context = host.context
+        self._calls = calls
+        self._handlers: dict[type, Callable[[str, Any], None]] = {
+            SeekDurable: self._seek,
+            SetDurableFilter: self._set_filter,
+            RemoveDurable: self._remove,
+        }
+
+    def asked(self, operator: str, request: Any) -> bool:
+        """Take a request of an operator; False if it is another."""
+        handler = self._handlers.get(type(request))
+        if handler is not None:
+            handler(operator, request)
+        return handler is not None
+
+    def _refuse(self, operator: str, request: int, reason: str) -> None:
+        self._context.tell(operator, Refused(request, reason))
+
+    def _durable(self, operator: str, request: int, name: str) -> Subscription | None:
+        """Return a durable subscription that is on disk, or refuse the request and say why."""
+        found = self._host.subscriptions.get(name)
+        if found is None:
+            self._refuse(operator, request, f"there is no subscription {name!r} at this broker")
+        elif not found.durable:
+            reason = f"the subscription {name!r} is not durable: it is its connection's own"
+            self._refuse(operator, request, reason)
+        elif not found.stored:
+            self._refuse(operator, request, f"{name!r} is being made; try again in a moment")
+        else:
+            return found
+        return None
+
+    def _may_end_connection(
+        self, operator: str, call: SeekDurable | RemoveDurable, found: Subscription
+    ) -> bool:
+        if found.client is None or call.force:
+            return True
+        reason = (
+            f"the subscription {found.name!r} is connected ({found.client}): stop that client "
+            "first, or force it, which tells the client that its subscription ended"
+        )
+        self._refuse(operator, call.request, reason)
+        return False
+
+    # --- the filter ----------------------------------------------------------------------------
+
+    def _set_filter(self, operator: str, call: SetDurableFilter) -> None:
+        found = self._durable(operator, call.request, call.subscription)
+        if found is None:
+            return
+        try:
+            wanted = Filter(call.filter)
+        except FilterError as error:
+            self._refuse(operator, call.request, str(error))
+            return
+        found.ask_for_change(operator, call.request, wanted)
+
+    # --- the end -------------------------------------------------------------------------------
+
+    def _remove(self, operator: str, call: RemoveDurable) -> None:
+        found = self._durable(operator, call.request, call.subscription)
+        if found is None or not self._may_end_connection(operator, call, found):
+            return
+        self._tell_ended(found, f"an operator removed the subscription {found.name!r}")
+        self._calls.end(found)
+        if found.epoch:
+            self._calls.moves.ended(found)
+        self._context.write((), lambda: self._context.tell(operator, Unsubscribed(call.request)))
+
+    def _tell_ended(self, subscription: Subscription, reason: str) -> None:
+        subscription.dismiss(reason)
+
+    # --- seeking -------------------------------------------------------------------------------
+
+    def _seek(self, operator: str, call: SeekDurable) -> None:
+        found = self._durable(operator, call.request, call.subscription)
+        if found is None:
+            return
+        fault = self._fault_of(call.begin, found)
+        if fault is not None:
+            self._refuse(operator, call.request, fault)
+            return
+        if not self._may_end_connection(operator, call, found):
+            return
+        self._tell_ended(
+            found,
+            f"an operator moved the subscription {found.name!r} to another position; "
+            "subscribe again to go on from there",
+        )
+        self._calls.disconnect(found)
+        position, unmoved = self._move(found, call.begin)
+        wait = us(ms=self._context.parameters.attach_timeout_ms)
+        seek = _Seek(operator, call.request, found, position, unmoved, self._context.now + wait)
+        self._host.save(found, lambda: self._look_at(seek))
+
+    def _fault_of(self, begin: Begin, subscription: Subscription) -> str | None:
+        """Say why nobody should go there: what is skipped in the future would be lost unseen."""
+        ticks = dict(begin.position) if begin.kind is BeginKind.POSITION else {}
+        if any(tick < 0 for tick in ticks.values()):
+            return NEGATIVE
+        unknown = [str(pubend) for pubend in ticks if pubend not in subscription.strands]
+        if unknown:
+            return (
+                f"the subscription {subscription.name!r} has nothing on {', '.join(unknown)}; "
+                "it has streams on the pubends that its filter can match"
+            )
+        for strand in subscription.strands.values():
+            tick = self._target(begin, strand)
+            present = max(self._context.clock, strand.subend.horizon or 0)
+            if tick is not None and tick > present:
+                return f"{tick} is in the future of {strand.pubend}, which is at {present}"
+        return None
+
+    def _target(self, begin: Begin, strand: Strand) -> Tick | None:
+        """Return after which tick a strand is to go on; None if it stays, or if nobody can say."""
+        if begin.kind is BeginKind.LATEST and strand.subend.horizon is None:
+            return None
+        return sought(begin, strand)
+
+    def _move(
+        self, subscription: Subscription, begin: Begin
+    ) -> tuple[PositionTuple, tuple[Waiting, ...]]:
+        """Move the strands; return where they are then, and those that could not be moved."""
+        self._context.mark("operator moved a subscription")
+        subscription.merged = 0
+        subscription.seeks += 1
+        position: list[tuple[PubendId, Tick]] = []
+        unmoved = []
+        for pubend, strand in subscription.strands.items():
+            tick = self._target(begin, strand)
+            if tick is not None:
+                strand.move_to(tick, oldest=begin.kind is BeginKind.EARLIEST)
+                strand.sought = subscription.seeks
+                position.append((pubend, tick))
+            elif begin.kind is BeginKind.LATEST:
+                unmoved.append(Waiting(pubend, _NOT_MOVED))
+        return tuple(position), tuple(unmoved)
+
+    def _look_at(self, seek: _Seek) -> None:
+        """Answer when all logs are kept, or when that takes too long."""
+        subscription = seek.subscription
+        if subscription.ended:
+            reason = f"the subscription {subscription.name!r} ended meanwhile"
+            self._refuse(seek.operator, seek.request, reason)
+            return
+        found = [subscription.strands.get(pubend) for pubend, _ in seek.position]
+        strands = [each for each in found if each is not None]
+        open_ones = [each.pubend for each in strands if not each.settled]
+        if open_ones and self._context.now < seek.deadline:
+            pause = us(ms=self._context.parameters.retry_ms)
+            self._context.after(pause, lambda: self._look_at(seek))
+            return
+        waiting = tuple(Waiting(pubend, _NOT_CONFIRMED) for pubend in open_ones)
+        # where the oldest is, the pubend may have said meanwhile
+        position = tuple((each.pubend, each.origin) for each in strands)
+        answer = DurableSought(seek.request, position, (*waiting, *seek.unmoved))
+        self._context.tell(seek.operator, answer)

@@ -1,0 +1,59 @@
+"""Which streams of a subscription stand still because a log is damaged, and what its client knows.
+
+Such a stream waits: what cannot be read is not passed over (P8). The others go on, except in total
+order. There a stream whose broker was retired is told of too: the others go on without it (R26). The
+client is told once in a connection why, and when it goes on: it waits in vain only if it wants to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.messages.clients import Stalled
+
+if TYPE_CHECKING:
+    from gapless.subscribers.subscription import Subscription
+
+__all__ = ["Stalls"]
+
+
+class Stalls:
+    """The news of streams that stand still, for one subscription."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self.noted: dict[PubendId, None] = {}
+        """Streams to look at: they stand still, or did."""
+        self._told: dict[PubendId, tuple[str, Tick]] = {}
+        """What the client was told, and where the stream stood then."""
+
+    def note(self, pubend: PubendId) -> None:
+        """There is news of a stream; look at it when the step ends."""
+        self.noted[pubend] = None
+        self._subscription.host.touch(self._subscription)
+
+    def forget_client(self) -> None:
+        """The client is gone; the next one knows nothing."""
+        self._told.clear()
+
+    def review(self) -> None:
+        """Tell the client what it does not know; after its call was answered."""
+        subscription = self._subscription
+        if not self.noted or subscription.client is None or subscription.answer is not None:
+            return
+        for pubend in [*self.noted]:
+            strand = subscription.strands.get(pubend)
+            fault = "" if strand is None else strand.fault
+            place = 0 if strand is None else strand.frontier
+            reason, told_at = self._told.get(pubend, ("", 0))
+            # a read begun anew has no fault until it is answered: only who has moved goes on
+            if fault != reason and (fault or place != told_at):
+                self._told[pubend] = (fault, place)
+                passed = strand is not None and strand.drifting.is_adrift
+                notice = Stalled(subscription.name, pubend, fault, passed)
+                subscription.host.context.tell(subscription.client, notice)
+            if not self._told.get(pubend, ("", 0))[0] and not fault:
+                self._told.pop(pubend, None)
+                del self.noted[pubend]

@@ -1,0 +1,163 @@
+"""Which streams flow, and how long after a fault they flow again.
+
+A stream is one pubend, as one watcher sees it. It flows again when the watcher is given an event whose
+tick is above the clock at the fault: brokers and clients of one computer have one clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from statistics import median
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from gapless_lab.demo.clients import now_us
+
+if TYPE_CHECKING:
+    from gapless.client import Event
+
+__all__ = ["Counts", "FailOver", "FailOverRow", "Flow", "Stream", "tabulate"]
+
+LOOK_S: Final = 0.05
+
+
+class Stream(NamedTuple):
+    """A pubend, as one watcher sees it."""
+
+    watcher: str
+    pubend: str
+
+    def __str__(self) -> str:
+        return f"{self.watcher} from {self.pubend}"
+
+
+class Flow:
+    """When each stream first flowed again after something happened."""
+
+    def __init__(self) -> None:
+        self._since_us = 0
+        self._later_us: dict[str, int] = {}
+        """When watchers came that came later."""
+        self._again: dict[Stream, int] = {}
+        """How long after that each stream flowed for the first time, in microseconds."""
+
+    def took(self, watcher: str, batch: list[Event], at_us: int) -> None:
+        """A watcher was given events."""
+        since_us = self._later_us.get(watcher, self._since_us)
+        for event in batch:
+            if event.tick > since_us:
+                self._again.setdefault(Stream(watcher, event.pubend), at_us - since_us)
+
+    def begin(self) -> None:
+        """Something happens now: what flows from now on flows again."""
+        self._since_us = now_us()
+        self._later_us.clear()
+        self._again.clear()
+
+    def begin_for(self, watchers: Iterable[str]) -> None:
+        """Some come now: what they are given of before does not count."""
+        self._later_us.update(dict.fromkeys(watchers, now_us()))
+
+    async def await_all(self, wanted: Collection[Stream], patience_s: float) -> list[Stream]:
+        """Wait until streams flow again; return those that did not in time."""
+        loop = asyncio.get_running_loop()
+        limit = loop.time() + patience_s
+        while loop.time() < limit:
+            if not self.still(wanted):
+                break
+            await asyncio.sleep(LOOK_S)
+        return sorted(self.still(wanted))
+
+    def still(self, streams: Iterable[Stream]) -> set[Stream]:
+        """Return which of some streams have not flowed since."""
+        return set(streams) - self._again.keys()
+
+    def slowest_s(self, wanted: Collection[Stream]) -> float | None:
+        """Return how many seconds the slowest of some streams took to flow; None if none has."""
+        taken = [after_us for stream, after_us in self._again.items() if stream in wanted]
+        return max(taken) / 1e6 if taken else None
+
+
+class Counts(NamedTuple):
+    """How many streams a fault was about."""
+
+    streams: int = 0
+    """All that there were."""
+    with_way: int = 0
+    """Those that had to flow while it lasted."""
+    waited: int = 0
+    """Those of which nothing that was published since had come when it healed."""
+
+
+class FailOver(msgspec.Struct, frozen=True):
+    """How long one fault kept streams from flowing."""
+
+    kind: str
+    with_way_s: float | None
+    """Until all streams flowed that had a way, of watchers whose broker runs; None if there were none."""
+    healed_s: float | None
+    """From the healing on, until all flowed."""
+    moved_s: float | None = None
+    """The same, of watchers who had to go to another broker: first they have to notice that."""
+    joined_s: float | None = None
+    """From their coming on, until who subscribed anew meanwhile was given something of all that had a way."""
+    counts: Counts = Counts()
+
+    @property
+    def story(self) -> str:
+        """Say it in a sentence."""
+        said = f"{self.counts.with_way} of {self.counts.streams} streams had a way"
+        if self.with_way_s is not None:
+            said += f", and flowed again after {self.with_way_s:.2f} s"
+        if self.moved_s is not None:
+            said += f"; of who moved after {self.moved_s:.2f} s"
+        if self.joined_s is not None:
+            said += f"; new subscriptions flowed after {self.joined_s:.2f} s"
+        if self.counts.waited:
+            said += f"; {self.counts.waited} waited until it was over"
+        if self.healed_s is not None:
+            said += f"; all flowed {self.healed_s:.2f} s after healing"
+        return said
+
+
+class FailOverRow(msgspec.Struct, frozen=True):
+    """What is to be said of a kind of fault."""
+
+    kind: str
+    count: int
+    median_s: float | None
+    worst_s: float | None
+    healed_median_s: float | None
+    healed_worst_s: float | None
+    moved_median_s: float | None = None
+    moved_worst_s: float | None = None
+    joined_median_s: float | None = None
+    joined_worst_s: float | None = None
+    waited_most: int = 0
+    """How many streams waited until it was over, where these were most."""
+
+
+def tabulate(found: Iterable[FailOver]) -> list[FailOverRow]:
+    """Return a row for every kind of fault."""
+    by_kind: dict[str, list[FailOver]] = {}
+    for each in found:
+        by_kind.setdefault(each.kind, []).append(each)
+    rows = []
+    for kind, members in sorted(by_kind.items()):
+        spreads = (
+            *_spread(each.with_way_s for each in members),
+            *_spread(each.healed_s for each in members),
+            *_spread(each.moved_s for each in members),
+            *_spread(each.joined_s for each in members),
+        )
+        waited = max(each.counts.waited for each in members)
+        rows.append(FailOverRow(kind, len(members), *spreads, waited_most=waited))
+    return rows
+
+
+def _spread(found: Iterable[float | None]) -> tuple[float | None, float | None]:
+    """Return the median and the worst of what was measured."""
+    seconds = [each for each in found if each is not None]
+    return (round(median(seconds), 2), round(max(seconds), 2)) if seconds else (None, None)

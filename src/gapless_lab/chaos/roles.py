@@ -1,0 +1,92 @@
+"""Who publishes and who subscribes while brokers and links fail, and where in the tree.
+
+Clients sit at the two ends of the longest way through the tree and in its middle, so that every fault is
+on the way of somebody. Those that are not durable know several brokers and go on at another one. Of the
+durable ones two know one broker, and wait for it; two know several, and flee. Guests come while a fault
+lasts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gapless.core.ids import BrokerId, CellId
+from gapless.runtime.overlay_config import Overlay
+from gapless_lab.demo.workload import (
+    ABROAD,
+    DESK_LATER,
+    EVERYTHING,
+    LARGE,
+    Cast,
+    FeedPart,
+    WatcherPart,
+)
+
+__all__ = ["FICKLE", "NEWCOMERS", "VISITOR", "WISHES", "cast_for", "longest_way"]
+
+FICKLE: Final = "fickle"
+"""Who changes its filter whenever something fails."""
+
+WISHES: Final = (EVERYTHING, DESK_LATER)
+"""What the fickle one wants, in turn; some of every stream, so that all of its streams can be seen."""
+
+VISITOR: Final = "visitor"
+"""Who comes in every fault, and leaves when it is over."""
+
+NEWCOMERS: Final = ("newcomer-1", "newcomer-2", "newcomer-3", "newcomer-4")
+"""Who comes when one broker of each cell is left, one after the other, and stays. They are few, as all of
+them are there in the end."""
+
+
+def longest_way(overlay: Overlay) -> tuple[CellId, ...]:
+    """Return the longest way through the tree: the farthest cell from any, and the farthest from it."""
+    reach = len(overlay.topology.cells)
+    around = overlay.topology.neighbourhood(overlay.topology.cells[0].name, reach)
+    end = around.cells[-1].name
+    other = overlay.topology.neighbourhood(end, reach).cells[-1].name
+    way = (end, *overlay.topology.neighbourhood(end, reach).path(other))
+    return min(way, way[::-1])
+
+
+def cast_for(overlay: Overlay) -> Cast:
+    """Give everybody a place."""
+    brokers = {cell.name: cell.brokers for cell in overlay.topology.cells}
+    way = [brokers[cell] for cell in longest_way(overlay)]
+    near, middle, far = way[0], way[len(way) // 2], way[-1]
+    everywhere = tuple(cell[0] for cell in way)
+    return Cast(
+        feeds=(
+            FeedPart("nyse-1", "NYSE", near[:1], 0.3),
+            FeedPart("nasdaq", "NASDAQ", middle[:1], 0.3),
+            FeedPart("lse", "LSE", far[-1:], 0.2),
+            FeedPart("tse", "TSE", near[-1:], 0.2, deadline_s=2.0),
+        ),
+        watchers=(
+            WatcherPart("tape", EVERYTHING, far),
+            WatcherPart("abroad", ABROAD, near[::-1]),
+            WatcherPart("roamer", EVERYTHING, everywhere[::-1]),
+            WatcherPart("desk", EVERYTHING, middle[-1:], is_durable=True),
+            WatcherPart("ledger", LARGE, far[:1], is_durable=True, order="total"),
+            WatcherPart("refugee", EVERYTHING, far, is_durable=True),
+            WatcherPart(FICKLE, WISHES[0], _each_once(middle[::-1], near), is_durable=True),
+            *_guests(near, far),
+        ),
+        router=middle[0],
+    )
+
+
+def _guests(near: tuple[BrokerId, ...], far: tuple[BrokerId, ...]) -> list[WatcherPart]:
+    """Return who comes later, at one end of the tree or, where that is gone, at the other."""
+    here, there = _each_once(far, near), _each_once(near, far)
+    return [
+        WatcherPart(VISITOR, EVERYTHING, here),
+        *(
+            WatcherPart(name, EVERYTHING, there if place % 2 else here)
+            for place, name in enumerate(NEWCOMERS, start=1)
+        ),
+    ]
+
+
+def _each_once(*cells: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    """Return the brokers of cells, which are one and the same in a small tree."""
+    return tuple(dict.fromkeys(broker for cell in cells for broker in cell))

@@ -1,0 +1,90 @@
+"""Watchers under chaos: some are there all the time, some come only when something has failed.
+
+A *resident* that is durable and knows several brokers does not wait long for one that is gone: it flees.
+A *guest* subscribes anew while a fault lasts. It takes what comes at once, for streams that are cut off
+begin later than others; what it is owed is written down when the last of them has begun.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gapless.client import connect
+from gapless.core.errors import TooSlowError
+from gapless_lab.demo.clients import BACKOFF, PATIENCE_S, Watcher, now_us
+from gapless_lab.demo.records import Opened, RecordFile
+
+if TYPE_CHECKING:
+    from gapless.client import Session, Subscription
+
+__all__ = ["FLEE_AFTER_S", "Guest", "Resident"]
+
+FLEE_AFTER_S: Final = 1.0
+"""How long a durable watcher waits for its broker: less than a fault lasts, mostly, so that it flees."""
+
+
+class Resident(Watcher):
+    """A watcher that flees soon, and that no broker's silence keeps from connecting in the end."""
+
+    async def run(self, record: RecordFile) -> None:
+        """Subscribe and take events; leave and return as told."""
+        self._record = record
+        while not self._is_over:
+            session = connect(
+                self._urls,
+                name=self.part.name,
+                deadline=PATIENCE_S,
+                connect_deadline=None,
+                backoff=BACKOFF,
+                flee_after=FLEE_AFTER_S,
+            )
+            async with session:
+                self.session = session
+                try:
+                    await self._visit(session, record)
+                except TooSlowError:
+                    self._go_on_from_here()
+                    continue
+            self.session = None
+            await self._returning.wait()
+            self._returning.clear()
+
+    def _go_on_from_here(self) -> None:
+        """Let the next subscription begin where this one has ended."""
+        assert self._events is not None
+        self._start = self._events.position
+
+
+class Guest(Resident):
+    """A watcher whose every visit is a new subscription; it misses nothing between two visits."""
+
+    _began: dict[str, int] | None = None
+    """After which tick it began on each stream, when it first did."""
+    _reached: dict[str, int] | None = None
+    """How far it has got on each stream, also on those that wait now."""
+
+    async def _visit(self, session: Session, record: RecordFile) -> None:
+        part = self.part
+        assert not part.is_durable, "a durable subscription is not new when it returns"
+        subscription = session.subscribe(self._wish.text, order=part.order, start=self._start)
+        async with subscription as events:
+            self._events = events
+            while not self._leaving.is_set():
+                self._note_begun(events, record)
+                await self._take(events, record)
+        self._go_on_from_here()
+        self._leaving.clear()
+
+    def _note_begun(self, events: Subscription, record: RecordFile) -> None:
+        """Write down where streams began, once, when all have."""
+        if self.ready.is_set():
+            return
+        self._began = {**events.position_after(None), **(self._began or {})}
+        if self._wish.pubends <= self._began.keys():
+            record.write(Opened(self._wish.text, self.part.order, self._began, now_us()))
+            self.ready.set()
+
+    def _go_on_from_here(self) -> None:
+        assert self._events is not None
+        self._reached = {**(self._reached or {}), **self._events.position}
+        self._start = self._reached

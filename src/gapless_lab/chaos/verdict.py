@@ -1,0 +1,100 @@
+"""What can be chosen, what came of it, and how people are shown that."""
+
+from __future__ import annotations
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gapless.core.parameters import DEFAULTS
+from gapless_lab.chaos.flow import FailOverRow
+from gapless_lab.chaos.networks import NetworkKind
+from gapless_lab.chaos.timing import Timing
+from gapless_lab.demo.audit import Audit
+from gapless_lab.demo.clients import Tally
+from gapless_lab.demo.screen import show_audit
+
+__all__ = ["Options", "Verdict", "show_verdict"]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be chosen."""
+
+    minutes: float = 1.0
+    """How long faults are made, and each kind once in any case; starting, the last events and stopping
+    come on top."""
+    topology: str = "line:5x2"
+    delta: int = 2
+    seed: int = 1
+    rate: float = 100.0
+    """Events a second, of all publishers together."""
+    session_dead_ms: int = DEFAULTS.session_dead_ms
+    """After which silence brokers take a neighbour to be down."""
+
+
+class Verdict(msgspec.Struct, kw_only=True):
+    """What came of a run."""
+
+    options: Options
+    network: NetworkKind
+    timing: Timing
+    faults: list[str]
+    fail_over: list[FailOverRow]
+    stuck: list[str]
+    """Streams that had a way and did not flow, and filters that were not changed."""
+    listed: list[str]
+    """Partitions that brokers list though all is healed."""
+    kills: int
+    restarts: int
+    flights: int
+    """How often a durable watcher went on at another broker, as its own was gone."""
+    audit: Audit
+    clean: bool = False
+    """Whether nothing is wrong."""
+    kept: str | None = None
+    """Where records and logs of the brokers are, if they are kept."""
+
+    def __post_init__(self) -> None:
+        """Judge."""
+        self.clean = self.audit.is_clean and not self.stuck and not self.listed
+
+
+def show_verdict(console: Console, verdict: Verdict, tally: Tally) -> None:
+    """Print how long fail-overs took, the audit, and the verdict."""
+    console.print()
+    console.print(f"{len(verdict.faults)} faults; seconds until all streams flowed again:")
+    console.print(_fail_over(verdict.fail_over))
+    console.print(verdict.timing.story, soft_wrap=True)
+    console.print(f"durable subscriptions fled {verdict.flights} times")
+    show_audit(console, verdict.audit, tally)
+    for each in verdict.stuck:
+        console.print(Text(f"  {each}", style="red"))
+    if verdict.stuck:
+        console.print(Text("STUCK: what had a way did not flow", "bold red"))
+    for each in verdict.listed:
+        console.print(Text(f"  {each}, though all is healed", style="red"))
+    seed = f"seed {verdict.options.seed}"
+    word, style = ("clean", "bold green") if verdict.clean else ("NOT CLEAN", "bold red")
+    console.print(Text(f"verdict of {seed}: {word}", style))
+    if verdict.kept is not None:
+        console.print(f"records and logs of the brokers are in {verdict.kept}", soft_wrap=True)
+
+
+def _fail_over(rows: list[FailOverRow]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("fault")
+    for name in (
+        *("times", "with a way: median", "worst", "who moved: median", "worst"),
+        *("who came: median", "worst", "all, after healing: median", "worst"),
+    ):
+        table.add_column(name, justify="right")
+    for row in rows:
+        seconds = (
+            *(row.median_s, row.worst_s, row.moved_median_s, row.moved_worst_s),
+            *(row.joined_median_s, row.joined_worst_s),
+            *(row.healed_median_s, row.healed_worst_s),
+        )
+        shown = ("" if each is None else f"{each:.2f}" for each in seconds)
+        table.add_row(row.kind, str(row.count), *shown)
+    return table

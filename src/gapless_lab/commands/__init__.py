@@ -1,0 +1,1 @@
+"""The subcommands of ``gapless`` that the lab adds."""

@@ -1,0 +1,50 @@
+"""``gapless demo``: brokers under a market's traffic, some of them killed, and an audit of it all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gapless.cli.options import AsJson, settle
+from gapless.core.errors import UsageError
+from gapless_lab.commands.demo_audit import audit_and_profile
+
+__all__ = ["demo"]
+
+
+def demo(
+    context: typer.Context,
+    *,
+    seconds: Annotated[float, typer.Option(min=2, help="How long quotes are published.")] = 40.0,
+    topology: Annotated[
+        str, typer.Option(metavar="TREE", help="line:3, star:5x2, tree:2x3 or a .toml file.")
+    ] = "tree:2x3",
+    seed: Annotated[int, typer.Option(help="Of the quotes, and of when brokers are killed.")] = 1,
+    rate: Annotated[float, typer.Option(min=1, help="Events a second, of all publishers.")] = 500.0,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="An empty directory to keep records and logs in, instead of none."),
+    ] = None,
+    spark: Annotated[
+        bool,
+        typer.Option(
+            "--spark", help="Then audit and profile with Spark what brokers and clients wrote down."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a tree of brokers under traffic, kill some of them, and audit every delivery.
+
+    The audit is made from what publishers and subscribers have written down, and evaluates the
+    filters by itself. Exit code 1 if anything was lost, came twice, out of order or uncalled for.
+    """
+    from gapless_lab.demo.run import Options, perform_and_show
+
+    settle(context, as_json=as_json)
+    if spark and as_json:
+        raise UsageError("--spark shows tables; for JSON keep --data, and run gapless spark audit")
+    options = Options(seconds=seconds, topology=topology, seed=seed, rate=rate)
+    then = audit_and_profile if spark else None
+    raise typer.Exit(perform_and_show(options, data, as_json=as_json, then=then))

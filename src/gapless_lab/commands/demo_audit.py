@@ -1,0 +1,81 @@
+"""The end of a demo with Spark: a second audit and a profile of the traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gapless.cli.output import print_note
+from gapless.cli.spark_audit import show_audit, show_profile
+from gapless.cli.spark_sessions import session
+from gapless.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from gapless.runtime.overlay_config import Overlay
+
+__all__ = ["audit_and_profile"]
+
+
+def audit_and_profile(logs: Path, tree: Path) -> bool:
+    """Show an audit and a profile of a demo, if Spark is here; return False if the audit is not clean.
+
+    What was published is read from the streams, as brokers have them on disk; what came of it from the
+    logs. The brokers of the demo have stopped, so they are started once more for that.
+    """
+    from rich.console import Console
+
+    from gapless.runtime.overlay_config import load_overlay
+    from gapless.spark.extra import need_spark
+    from gapless.spark.java import find_java
+    from gapless_lab.demo.workload import cast_for
+
+    try:
+        need_spark()
+        find_java()
+    except UsageError as error:
+        print_note(f"no second audit with Spark: {error}")
+        return True
+    from gapless.spark.jobs.auditing import audit
+    from gapless.spark.jobs.profiling import profile
+
+    overlay = load_overlay(tree)
+    pubends = sorted({feed.pubend for feed in cast_for(overlay).feeds})
+    screen = Console(stderr=True)
+    with (
+        _brokers_again(overlay, tree.parent) as servers,
+        session("local[*]", "demo") as made,
+        screen.status("auditing again with Spark, from the streams and from what was written down"),
+    ):
+        made.conf.set("spark.sql.shuffle.partitions", "2")  # it is little, and many tasks cost more
+        options = {"servers": ",".join(servers), "pubends": ",".join(pubends)}
+        events = made.read.format("gapless").options(**options).load()
+        found = audit(made, [logs], events=events)
+        traffic = profile(made, [logs], overlay)
+    show_audit(found)
+    show_profile(traffic)
+    return found.is_clean
+
+
+@contextmanager
+def _brokers_again(overlay: Overlay, data: Path) -> Iterator[list[str]]:
+    """Start the brokers of a demo with what they have on disk, and say where they are.
+
+    They write no audit log: nothing is to be added to what is audited.
+    """
+    import msgspec
+
+    from gapless.client.loop_thread import Portal
+    from gapless.runtime.supervisor import Supervisor
+    from gapless_lab.demo.run import PARAMETERS
+
+    placed = msgspec.structs.replace(overlay, addresses={})  # the old ports may be taken
+    supervisor = Supervisor(placed, data, port=0, parameters=PARAMETERS)
+    portal = Portal()
+    try:
+        portal.run(supervisor.start())
+        yield supervisor.urls
+    finally:
+        portal.run(supervisor.stop())
+        portal.stop()

@@ -1,0 +1,104 @@
+"""``gapless sim``: the command; what it runs is in :mod:`.sim_runs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gapless.cli.options import AsJson, settle
+
+__all__ = ["sim"]
+
+sim = typer.Typer(
+    help="Run simulated overlays with faults, and check every promise.",
+    no_args_is_help=True,
+)
+
+Machine = Annotated[
+    str | None, typer.Option(help="What to simulate, as module:name; the broker if not given.")
+]
+
+
+@sim.command("run")
+def _sim_run(
+    context: typer.Context,
+    *,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 100,
+    start: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes to run them in.")] = 1,
+    machine: Machine = None,
+    probes: Annotated[
+        bool, typer.Option(help="Check the invariants inside the brokers at every step.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Run seeds; print a line a run and a summary, with --json as one document of both."""
+    from gapless_lab.commands import sim_runs
+
+    settle(context, as_json=as_json)
+    code = sim_runs.run(
+        seeds=seeds,
+        start=start,
+        workers=workers,
+        machine=machine,
+        probes=probes,
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
+
+
+@sim.command("replay")
+def _sim_replay(
+    context: typer.Context,
+    seed: Annotated[int, typer.Argument(help="The seed to run again.")],
+    *,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Show what happens, a line a step.")
+    ] = False,
+    shrunk: Annotated[
+        bool, typer.Option("--shrink", help="Look for a smaller run that fails the same way.")
+    ] = False,
+    options_text: Annotated[
+        str | None,
+        typer.Option("--options", help="Options as JSON or a file with it, instead of a draw."),
+    ] = None,
+    machine: Machine = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run one seed again and show what happens."""
+    from gapless_lab.commands import sim_runs
+
+    settle(context, as_json=as_json)
+    code = sim_runs.replay(
+        seed,
+        options_text=options_text,
+        trace=trace,
+        shrunk=shrunk,
+        machine=machine,
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
+
+
+@sim.command("digest")
+def _sim_digest(
+    context: typer.Context,
+    *,
+    file: Annotated[Path, typer.Argument(help="The file with the recorded digests.")],
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 600,
+    start: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes to run them in.")] = 1,
+    record: Annotated[
+        bool, typer.Option("--record", help="Write the digests to the file instead.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare what brokers decide with recorded runs; for changes that must not change it."""
+    from gapless_lab.commands import sim_runs
+
+    settle(context, as_json=as_json)
+    seeds_wanted = range(start, start + seeds)
+    code = sim_runs.digest(seeds_wanted, file, workers=workers, record=record, as_json=as_json)
+    raise typer.Exit(code)

@@ -1,0 +1,293 @@
+"""The audit: what was owed, what was delivered, and every difference between the two.
+
+It reads records and nothing else. What matches is decided by plain Python functions, one beside the
+text of each filter, not by the code that the brokers use.
+
+*Owed* to a watcher is every acknowledged event that matches the filter that governs at its tick and
+that is after the watcher's start, or was sent when the watcher had already subscribed. The governing
+filter is that of the last change whose position on that pubend is below the tick.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+
+from gapless_lab.demo.records import (
+    Delivered,
+    GapMet,
+    Note,
+    Opened,
+    Published,
+    Quote,
+    Switched,
+    read_notes,
+    read_published,
+)
+
+__all__ = ["Audit", "Latency", "Row", "Test", "audit", "audit_files"]
+
+Test: TypeAlias = Callable[[Quote], bool]
+"""Says whether a filter matches, without a filter."""
+
+EXAMPLES_MAX: Final = 10
+"""So many findings are described; all are counted."""
+
+COUNTS: Final = ("owed", "delivered", "lost", "duplicates", "out_of_order", "spurious", "gaps")
+"""What is counted of a watcher."""
+
+Key: TypeAlias = tuple[str, int]
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """How long events took from before they were sent until they were handed out, in milliseconds."""
+
+    p50: float
+    p95: float
+    p99: float
+    max: float
+
+    @classmethod
+    def of(cls, delays_us: list[int]) -> Latency | None:
+        """Return the percentiles of delays; None of none."""
+        if not delays_us:
+            return None
+        ordered = sorted(delays_us)
+        last = len(ordered) - 1
+        picked = [ordered[min(last, int(len(ordered) * part))] for part in (0.5, 0.95, 0.99, 1)]
+        return cls(*(round(each / 1_000, 1) for each in picked))
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """What is to be said of one watcher, or of all."""
+
+    watcher: str
+    owed: int = 0
+    delivered: int = 0
+    lost: int = 0
+    duplicates: int = 0
+    out_of_order: int = 0
+    spurious: int = 0
+    """Not asked for, never published, or not as it was published."""
+    gaps: int = 0
+    latency_ms: Latency | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is wrong."""
+        found = (self.lost, self.duplicates, self.out_of_order, self.spurious, self.gaps)
+        return not any(found)
+
+
+class Audit(msgspec.Struct, kw_only=True):
+    """The whole result."""
+
+    published: int
+    """Acknowledged events."""
+    unknown: int
+    """Events whose outcome nobody was told."""
+    unknown_delivered: int
+    """Those of them that somebody was given, so they were published."""
+    failed: int
+    """Events that surely were not published, as the publisher was told."""
+    rows: list[Row]
+    total: Row
+    examples: list[str]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every promise was kept."""
+        return self.total.is_clean
+
+
+class _Ledger:
+    """All that was published, and what is found wrong."""
+
+    def __init__(self, published: Iterable[Published]) -> None:
+        self.by_key: dict[Key, Published] = {}
+        self.examples: list[str] = []
+        self.repeated: list[Published] = []
+        for each in published:
+            key = each.publisher, each.number
+            if key in self.by_key:
+                self.repeated.append(each)
+            self.by_key[key] = each
+
+    def note(self, finding: str) -> None:
+        if len(self.examples) < EXAMPLES_MAX:
+            self.examples.append(finding)
+
+    def count(self, outcome: str) -> int:
+        return sum(each.outcome == outcome for each in self.by_key.values())
+
+
+class _Governed:
+    """Which filter governs where, for one watcher."""
+
+    def __init__(self, first: Opened, tests: Mapping[str, Test]) -> None:
+        self._tests = tests
+        self._first = tests[first.filter]
+        self._switches: dict[str, list[tuple[int, Test]]] = {}
+        self.start = first.position
+        self.since_us = first.at_us
+
+    def switch(self, switched: Switched) -> None:
+        for pubend, tick in switched.position.items():
+            changes = self._switches.setdefault(pubend, [])
+            changes.append((tick, self._tests[switched.filter]))
+            changes.sort(key=lambda change: change[0])
+
+    def wants(self, pubend: str, tick: int, quote: Quote) -> bool:
+        """Whether the filter that governs at a tick matches."""
+        changes = self._switches.get(pubend, [])
+        place = bisect_left(changes, tick, key=lambda change: change[0])
+        test = changes[place - 1][1] if place else self._first
+        return test(quote)
+
+    def is_owed(self, each: Published) -> bool:
+        if each.outcome != "ok" or not self.wants(each.pubend, each.tick, each.attributes):
+            return False
+        return each.tick > self.start.get(each.pubend, -1) or each.sent_us > self.since_us
+
+
+class _Watched:
+    """One watcher's deliveries, in the order of its file."""
+
+    def __init__(self, name: str, ledger: _Ledger, governed: _Governed, *, total: bool) -> None:
+        self.row = Row(watcher=name)
+        self.seen: set[Key] = set()
+        self.delays_us: list[int] = []
+        self.since_us = 0
+        self._ledger = ledger
+        self._governed = governed
+        self._is_total = total
+        self._ticks: dict[str, int] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._last = (-1, "")
+
+    def take(self, each: Delivered) -> None:
+        row, key = self.row, (each.publisher, each.number)
+        row.delivered += 1
+        if key in self.seen:
+            row.duplicates += 1
+            self._say(each, "came twice")
+            return
+        self.seen.add(key)
+        problem = self._spurious(each)
+        if problem:
+            row.spurious += 1
+            self._say(each, problem)
+        elif not self._follows(each):
+            row.out_of_order += 1
+            self._say(each, "came out of order")
+        sent = self._ledger.by_key.get(key)
+        if sent is not None and sent.sent_us >= self.since_us:
+            self.delays_us.append(each.at_us - sent.sent_us)
+
+    def _say(self, each: Delivered, what: str) -> None:
+        event = f"{each.publisher} {each.number} at {each.pubend}:{each.tick}"
+        self._ledger.note(f"{self.row.watcher}: {event} {what}")
+
+    def _spurious(self, each: Delivered) -> str:
+        """Say why it should not have come, if so."""
+        sent = self._ledger.by_key.get((each.publisher, each.number))
+        if sent is None:
+            return "was never published"
+        if sent.outcome == "failed":
+            return "came although it was said not to be published"
+        if sent.attributes != each.attributes or sent.pubend != each.pubend:
+            return "is not what was published"
+        if sent.outcome == "ok" and sent.tick != each.tick:
+            return f"was acknowledged at {sent.tick}"
+        if not self._governed.wants(each.pubend, each.tick, each.attributes):
+            return "does not match the filter that governs there"
+        if each.tick <= self._governed.start.get(each.pubend, -1):
+            return "is before the start"
+        return ""
+
+    def _follows(self, each: Delivered) -> bool:
+        """Whether it is behind everything that came before; note that it came."""
+        of_publisher = each.pubend, each.publisher
+        good = each.tick > self._ticks.get(each.pubend, -1)
+        good &= each.number > self._numbers.get(of_publisher, -1)
+        good &= not self._is_total or (each.tick, each.pubend) > self._last
+        self._ticks[each.pubend] = max(each.tick, self._ticks.get(each.pubend, -1))
+        self._numbers[of_publisher] = max(each.number, self._numbers.get(of_publisher, -1))
+        self._last = max(self._last, (each.tick, each.pubend))
+        return good
+
+    def settle(self) -> None:
+        """All has come; what is owed and missing is lost."""
+        row = self.row
+        for key, each in self._ledger.by_key.items():
+            if self._governed.is_owed(each):
+                row.owed += 1
+                if key not in self.seen:
+                    row.lost += 1
+                    event = f"{each.publisher} {each.number} at {each.pubend}:{each.tick}"
+                    self._ledger.note(f"{row.watcher}: {event} never came")
+        row.latency_ms = Latency.of(self.delays_us)
+
+
+def _watch(
+    name: str, notes: list[Note], ledger: _Ledger, tests: Mapping[str, Test]
+) -> _Watched | None:
+    """Go through the notes of one watcher; None if it never subscribed."""
+    first = next((note for note in notes if isinstance(note, Opened)), None)
+    if first is None:
+        return None
+    governed = _Governed(first, tests)
+    for note in notes:  # a change may stand behind what it governs: it is told when it is through
+        if isinstance(note, Switched):
+            governed.switch(note)
+    watched = _Watched(name, ledger, governed, total=first.order == "total")
+    for note in notes:
+        if isinstance(note, Delivered):
+            watched.take(note)
+        elif isinstance(note, Opened):
+            watched.since_us = note.at_us
+        elif isinstance(note, GapMet):
+            watched.row.gaps += 1
+            ledger.note(f"{name}: a gap on {note.pubend} from {note.low} to {note.high}")
+    watched.settle()
+    return watched
+
+
+def audit(
+    published: Iterable[Published],
+    notes: Mapping[str, Iterable[Note]],
+    tests: Mapping[str, Test],
+) -> Audit:
+    """Compare what was published with what every watcher was given."""
+    ledger = _Ledger(published)
+    for each in ledger.repeated:
+        ledger.note(f"{each.publisher} wrote {each.number} down twice")
+    found = (_watch(name, [*each], ledger, tests) for name, each in notes.items())
+    watchers = [one for one in found if one is not None]
+    total = Row(watcher="total")
+    for field in COUNTS:
+        setattr(total, field, sum(getattr(one.row, field) for one in watchers))
+    total.latency_ms = Latency.of([delay for one in watchers for delay in one.delays_us])
+    seen = {key for one in watchers for key in one.seen}
+    unknown = {key for key, each in ledger.by_key.items() if each.outcome == "unknown"}
+    return Audit(
+        published=ledger.count("ok"),
+        unknown=len(unknown),
+        unknown_delivered=len(unknown & seen),
+        failed=ledger.count("failed"),
+        rows=[one.row for one in watchers],
+        total=total,
+        examples=ledger.examples,
+    )
+
+
+def audit_files(directory: Path, tests: Mapping[str, Test]) -> Audit:
+    """Audit the records in a directory: ``*.published`` of feeds, ``*.delivered`` of watchers."""
+    feeds = sorted(directory.glob("*.published"))
+    published = (record for path in feeds for record in read_published(path))
+    notes = {path.stem: read_notes(path) for path in sorted(directory.glob("*.delivered"))}
+    return audit(published, notes, tests)

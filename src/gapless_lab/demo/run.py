@@ -1,0 +1,256 @@
+"""The demo put together: brokers, clients, the script, the audit."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import msgspec
+from rich.console import Console
+
+from gapless.audit.options import AuditOptions
+from gapless.core.ids import BrokerId
+from gapless.runtime.overlay_config import overlay_of
+from gapless.runtime.supervisor import Happening, Stage, Supervisor
+from gapless_lab.demo.audit import Audit, audit_files
+from gapless_lab.demo.clients import Feed, Tally, Watcher
+from gapless_lab.demo.records import RecordFile
+from gapless_lab.demo.runs import (
+    drain,
+    empty_directory,
+    keep_showing,
+    record_files,
+    until_signal,
+)
+from gapless_lab.demo.screen import Screen, make_console, show_audit
+from gapless_lab.demo.script import script_for
+from gapless_lab.demo.workload import TESTS, Cast, FeedPart, Wish, cast_for
+
+__all__ = ["EXIT_INTERRUPTED", "EXIT_UNCLEAN", "Options", "perform", "perform_and_show"]
+
+EXIT_UNCLEAN: Final = 1
+EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
+
+PARAMETERS: Final = {"redial_max_ms": 500}
+"""Brokers of one computer may look often whether a neighbour is back."""
+
+AUDIT: Final = "audit"
+"""Where brokers and clients write what they see, below the directory of the demo. The demo's own audit
+does not read it; it is for whoever wants to compare."""
+
+DRAIN_S: Final = 30.0
+"""How long the last events may take to arrive before they count as lost."""
+
+READY_S: Final = 30.0
+"""How long a broker may take to be back before it is killed again."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be chosen."""
+
+    seconds: float = 40.0
+    """How long quotes are published; starting, waiting and stopping come on top."""
+    topology: str = "tree:2x3"
+    seed: int = 1
+    rate: float = 500.0
+    """Events a second, of all feeds together."""
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """What ``--json`` prints."""
+
+    options: Options
+    kills: int
+    restarts: int
+    clean: bool
+    audit: Audit
+
+
+class _Theatre:
+    """The stage of the script: the overlay and everybody at it."""
+
+    def __init__(
+        self, supervisor: Supervisor, cast: Cast, screen: Screen, tally: Tally, audit: Path
+    ) -> None:
+        self._supervisor = supervisor
+        self._audit = audit
+        self._screen = screen
+        self._tally = tally
+        self._tasks: asyncio.TaskGroup
+        self._records: dict[str, RecordFile] = {}
+        self.watchers = {
+            part.name: Watcher(part, [supervisor[each].url for each in part.brokers], tally, audit)
+            for part in cast.watchers
+        }
+
+    def feed(self, part: FeedPart, options: Options) -> Feed:
+        """Return a feed at its broker."""
+        url = self._supervisor[part.brokers[0]].url
+        return Feed(part, url, options.rate, options.seed, self._tally, self._audit)
+
+    def open(self, records: dict[str, RecordFile], tasks: asyncio.TaskGroup) -> None:
+        """From now on watchers can enter."""
+        self._records, self._tasks = records, tasks
+
+    async def kill(self, broker: BrokerId, why: str) -> None:
+        """Kill a broker; it is started again with what is on its disk."""
+        async with asyncio.timeout(READY_S):
+            await self._supervisor[broker].settled.wait()
+        self._supervisor.kill(broker)
+        self._tally.kills += 1
+        self._screen.say(f"kill -9 {broker}: {why}", style="bold red")
+
+    async def leave(self, watcher: str) -> None:
+        """Let a durable subscriber go away."""
+        self.watchers[watcher].leave()
+        self._screen.say(f"{watcher} disconnects", style="yellow")
+
+    async def come_back(self, watcher: str) -> None:
+        """Let it return."""
+        self.watchers[watcher].come_back()
+        self._screen.say(f"{watcher} comes back, and is owed all that it missed", style="yellow")
+
+    async def enter(self, watcher: str) -> None:
+        """Let a subscriber join that was not there before."""
+        entering = self.watchers[watcher]
+        self._tasks.create_task(entering.run(self._records[watcher]))
+        if entering.part.start == "earliest":
+            self._screen.say(f"{watcher} joins, from the earliest on", style="yellow")
+
+    async def switch(self, watcher: str, wish: Wish) -> None:
+        """Change the filter of a subscription."""
+        await self.watchers[watcher].switch(wish)
+        self._screen.say(f"{watcher} changes its filter to: {wish.text}", style="yellow")
+
+    def end(self) -> None:
+        """Send all watchers home."""
+        for watcher in self.watchers.values():
+            watcher.end()
+
+
+async def perform(options: Options, data: Path, screen: Screen, tally: Tally) -> Audit:
+    """Run the demo and return the audit; records and brokers' data are below ``data``."""
+    overlay = overlay_of(options.topology)
+    cast = cast_for(overlay)
+    directory = data / "records"
+
+    def happened(happening: Happening) -> None:
+        if happening.stage is Stage.READY and supervisor[happening.broker].restarts:
+            tally.restarts += 1
+            screen.say(f"{happening.broker} is back", style="green")
+
+    supervisor = Supervisor(
+        overlay,
+        data / "brokers",
+        port=0,
+        parameters=PARAMETERS,
+        audit=AuditOptions.of(data / AUDIT),
+        on_event=happened,
+    )
+    screen.say(f"starting {len(supervisor.brokers)} brokers …")
+    try:
+        await supervisor.start()
+        screen.cast(cast, supervisor)
+        with record_files(cast, directory) as records:
+            theatre = _Theatre(supervisor, cast, screen, tally, data / AUDIT)
+            show = asyncio.create_task(keep_showing(screen, supervisor))
+            try:
+                await _play(options, cast, theatre, records, directory, screen)
+            finally:
+                show.cancel()
+    finally:
+        screen.say("stopping the brokers …")
+        await supervisor.stop()
+    return audit_files(directory, TESTS)
+
+
+async def _play(
+    options: Options,
+    cast: Cast,
+    theatre: _Theatre,
+    records: dict[str, RecordFile],
+    directory: Path,
+    screen: Screen,
+) -> None:
+    """Let everybody do their part, until all that is owed has come."""
+    end = asyncio.Event()
+    feeds = [theatre.feed(part, options) for part in cast.feeds]
+    async with asyncio.TaskGroup() as watching:
+        theatre.open(records, watching)
+        async with asyncio.TaskGroup() as publishing:
+            for feed in feeds:
+                publishing.create_task(feed.run(records[feed.part.name], end))
+            for feed in feeds:
+                await feed.ready.wait()
+            for part in cast.watchers:
+                if part.start == "latest":
+                    await theatre.enter(part.name)
+                    await theatre.watchers[part.name].ready.wait()
+            screen.phase("publishing")
+            await _follow_script(options, cast, theatre)
+            end.set()
+        screen.phase("waiting for the last events")
+        await drain(records, directory, DRAIN_S)
+        theatre.end()
+
+
+async def _follow_script(options: Options, cast: Cast, theatre: _Theatre) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    random = Random(options.seed)  # noqa: S311  # a seed gives the same script again
+    async with asyncio.TaskGroup() as acting:
+        for scene in script_for(cast, options.seconds, random):
+            await asyncio.sleep(max(0.0, began + scene.at_s - loop.time()))
+            acting.create_task(scene.act(theatre))  # a slow one does not hold the next up
+    await asyncio.sleep(max(0.0, began + options.seconds - loop.time()))
+
+
+def perform_and_show(
+    options: Options,
+    data: Path | None = None,
+    *,
+    as_json: bool = False,
+    then: Callable[[Path, Path], bool] | None = None,
+) -> int:
+    """Run the demo, show it, and return the exit code: 0 only if the audit is clean.
+
+    ``then`` is given the audit logs and the overlay's file, and says whether it found all clean, too.
+    What it has written is kept where that was asked for, or if the audit found something.
+    """
+    console, tally = make_console(), Tally()
+    directory, is_kept = empty_directory(data, "gapless-demo-"), data is not None
+    try:
+        with Screen(console, tally, quiet=as_json) as screen:
+            audit = asyncio.run(until_signal(perform(options, directory, screen, tally)))
+        if audit is None:
+            return EXIT_INTERRUPTED
+        _tell(console, options, tally, audit, as_json=as_json)
+        logs, tree = directory / AUDIT, directory / "brokers" / "overlay.toml"
+        is_clean = audit.is_clean and (then is None or then(logs, tree))
+        is_kept |= not is_clean
+        if is_kept and not as_json:
+            console.print(f"records and logs of the brokers are in {directory}", soft_wrap=True)
+        return 0 if is_clean else EXIT_UNCLEAN
+    finally:
+        if not is_kept:
+            shutil.rmtree(directory)
+
+
+def _tell(console: Console, options: Options, tally: Tally, audit: Audit, *, as_json: bool) -> None:
+    if not as_json:
+        show_audit(console, audit, tally)
+        return
+    result = Result(
+        options=options,
+        kills=tally.kills,
+        restarts=tally.restarts,
+        clean=audit.is_clean,
+        audit=audit,
+    )
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")

@@ -1,0 +1,99 @@
+"""What every run of brokers under an audit needs: records, a directory, signals, the last events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import tempfile
+from collections.abc import Coroutine, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from gapless.core.errors import UsageError
+from gapless.runtime.supervisor import Stage, Supervisor
+from gapless_lab.demo.audit import audit_files
+from gapless_lab.demo.records import RecordFile
+from gapless_lab.demo.screen import Screen
+from gapless_lab.demo.workload import TESTS, Cast
+
+__all__ = ["drain", "empty_directory", "keep_showing", "record_files", "until_signal"]
+
+SETTLE_S: Final = 1.0
+"""How long to wait for what should not come, when all has come."""
+
+T = TypeVar("T")
+
+
+def empty_directory(data: Path | None, prefix: str) -> Path:
+    """Return a directory that has nothing in it: this one, or a new one."""
+    if data is None:
+        return Path(tempfile.mkdtemp(prefix=prefix))
+    if data.exists() and any(data.iterdir()):
+        raise UsageError(f"{data} is not empty; a run begins with nothing")
+    return data
+
+
+@contextlib.contextmanager
+def record_files(cast: Cast, directory: Path) -> Iterator[dict[str, RecordFile]]:
+    """Give everybody a file to write down what happens to it."""
+    suffixes = {part.name: "published" for part in cast.feeds}
+    suffixes |= {part.name: "delivered" for part in cast.watchers}
+    directory.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as files:
+        yield {
+            name: files.enter_context(RecordFile(directory / f"{name}.{suffix}"))
+            for name, suffix in suffixes.items()
+        }
+
+
+async def drain(records: Mapping[str, RecordFile], directory: Path, patience_s: float) -> None:
+    """Wait until nothing is owed any more, as far as the records say."""
+    loop = asyncio.get_running_loop()
+    limit = loop.time() + patience_s
+    while loop.time() < limit:
+        for record in records.values():
+            record.flush()
+        found = await asyncio.to_thread(audit_files, directory, TESTS)
+        if not found.total.lost:
+            break
+        await asyncio.sleep(0.5)
+    await asyncio.sleep(SETTLE_S)
+
+
+async def keep_showing(screen: Screen, supervisor: Supervisor) -> None:
+    """Show how it goes, until this is cancelled."""
+    while True:
+        ready = sum(each.stage is Stage.READY for each in supervisor.brokers)
+        screen.tick(ready, len(supervisor.brokers))
+        await asyncio.sleep(0.2)
+
+
+def _unwrapped(error: BaseException) -> BaseException:
+    """Return the error that a group of them is about."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def until_signal(performance: Coroutine[Any, Any, T]) -> T | None:
+    """Perform; return None if a signal ended it."""
+    loop = asyncio.get_running_loop()
+    work = asyncio.create_task(performance)
+    signals = (signal.SIGINT, signal.SIGTERM)
+
+    def interrupt() -> None:
+        if not work.cancelling():  # whoever is impatient must not keep us from stopping brokers
+            work.cancel()
+
+    for number in signals:
+        loop.add_signal_handler(number, interrupt)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        return None
+    except BaseExceptionGroup as group:
+        raise _unwrapped(group) from None
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,90 @@
+"""What happens while quotes flow: who is killed, who leaves, who comes, whose filter changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from gapless.core.ids import BrokerId
+from gapless_lab.demo.workload import DESK_FIRST, DESK_LATER, Cast, Wish
+
+__all__ = ["Scene", "Stage", "script_for"]
+
+
+class Stage(Protocol):
+    """What a scene may do."""
+
+    async def kill(self, broker: BrokerId, why: str) -> None:
+        """Kill a broker; it is started again with what is on its disk."""
+
+    async def leave(self, watcher: str) -> None:
+        """Let a durable subscriber go away."""
+
+    async def come_back(self, watcher: str) -> None:
+        """Let it return."""
+
+    async def enter(self, watcher: str) -> None:
+        """Let a subscriber join that was not there before."""
+
+    async def switch(self, watcher: str, wish: Wish) -> None:
+        """Change the filter of a subscription."""
+
+
+Act: TypeAlias = Callable[[Stage], Coroutine[Any, Any, None]]
+
+
+class Scene(NamedTuple):
+    """Something that happens at a time, in seconds."""
+
+    at_s: float
+    act: Act
+
+
+SHORT_S = 15.0
+"""Below this there is time for one kill only."""
+
+MORE_S = 60.0
+"""Above this there are more kills, at random, one every ten seconds."""
+
+
+def script_for(cast: Cast, seconds: float, random: Random) -> list[Scene]:
+    """Return what happens in a run of so many seconds, in order."""
+    hosts = {
+        "pubend": cast.feed("nyse-1").brokers[0],
+        "durable": cast.watcher("desk").brokers[0],
+        "total": cast.watcher("ledger").brokers[0],
+        "moving": cast.watcher("blue").brokers[0],
+    }
+    parts: list[tuple[float, Act]] = [
+        (0.20, lambda stage: stage.kill(hosts["pubend"], "it hosts the pubend nyse")),
+        (0.45, lambda stage: stage.switch("desk", DESK_LATER)),
+        (0.50, lambda stage: stage.enter("late")),
+    ]
+    if seconds >= SHORT_S:
+        parts += [
+            (0.28, lambda stage: stage.leave("abroad")),
+            (0.36, lambda stage: stage.kill(hosts["durable"], "it hosts the subscription desk")),
+            (0.56, lambda stage: stage.kill(cast.router, "it is in the middle of the tree")),
+            (0.64, lambda stage: stage.come_back("abroad")),
+            (0.70, lambda stage: stage.kill(hosts["moving"], "the subscriber blue has to move")),
+            (0.80, lambda stage: stage.kill(hosts["pubend"], "the second time, with another")),
+            (0.80, lambda stage: stage.kill(hosts["total"], "it hosts the subscription ledger")),
+            (0.81, lambda stage: stage.switch("desk", DESK_FIRST)),
+        ]
+    parts += [(each, _anyone(cast, random)) for each in _more(seconds, random)]
+    jitter = 0.01 * seconds
+    scenes = [Scene(part * seconds + random.uniform(0, jitter), act) for part, act in parts]
+    return sorted(scenes, key=lambda scene: scene.at_s)
+
+
+def _more(seconds: float, random: Random) -> list[float]:
+    """Return when somebody is killed at random in a long run, in parts of it."""
+    return [random.uniform(0.2, 0.9) for _ in range(int((seconds - MORE_S) // 10))]
+
+
+def _anyone(cast: Cast, random: Random) -> Act:
+    homes = {broker for feed in cast.feeds for broker in feed.brokers}
+    homes |= {broker for watcher in cast.watchers for broker in watcher.brokers}
+    chosen = random.choice(sorted(homes))
+    return lambda stage: stage.kill(chosen, "it was drawn")

@@ -1,0 +1,181 @@
+"""The market: who publishes quotes, who wants which, and where they are in the tree.
+
+Beside the text of every filter stands a Python function that says the same. Brokers read the text,
+the audit calls the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from gapless.core.ids import BrokerId
+from gapless.runtime.overlay_config import Overlay
+from gapless_lab.demo.audit import Test
+
+__all__ = ["TESTS", "Cast", "FeedPart", "Mark", "WatcherPart", "Wish", "cast_for", "quotes"]
+
+
+class Wish(NamedTuple):
+    """A filter, in two languages."""
+
+    text: str
+    test: Test
+    pubends: frozenset[str] = frozenset({"nyse", "nasdaq", "lse", "tse"})
+    """Streams on which it can match at all; on the others a subscription does not begin."""
+
+
+EVERYTHING = Wish("TRUE", lambda _: True)
+BLUE = Wish(
+    "symbol LIKE 'I%' AND price > 100",
+    lambda quote: str(quote["symbol"]).startswith("I") and quote["price"] > 100,
+)
+DESK_FIRST = Wish(
+    "symbol = 'IBM' AND price > 95",
+    lambda quote: quote["symbol"] == "IBM" and quote["price"] > 95,
+)
+DESK_LATER = Wish(
+    "symbol IN ('SONY', 'VOD') OR volume >= 900",
+    lambda quote: quote["symbol"] in {"SONY", "VOD"} or quote["volume"] >= 900,
+)
+LARGE = Wish(
+    "price * volume > 40000",
+    lambda quote: quote["price"] * quote["volume"] > 40_000,
+)
+ABROAD = Wish(
+    "exchange <> 'NYSE' AND NOT (volume < 200)",
+    lambda quote: quote["exchange"] != "NYSE" and quote["volume"] >= 200,
+    frozenset({"nasdaq", "lse", "tse"}),
+)
+LONDON = Wish(
+    "exchange = 'LSE' AND price BETWEEN 20 AND 120",
+    lambda quote: quote["exchange"] == "LSE" and 20 <= quote["price"] <= 120,
+    frozenset({"lse"}),
+)
+
+TESTS: Final = {
+    wish.text: wish.test
+    for wish in (EVERYTHING, BLUE, DESK_FIRST, DESK_LATER, LARGE, ABROAD, LONDON)
+}
+"""What the audit knows of filters."""
+
+_SYMBOLS: Final = {
+    "NYSE": {"IBM": 100.0, "INTC": 110.0, "GE": 45.0, "KO": 60.0},
+    "NASDAQ": {"AAPL": 180.0, "ISRG": 101.0, "MSFT": 240.0},
+    "LSE": {"VOD": 70.0, "IHG": 99.0, "BP": 30.0, "RIO": 118.0},
+    "TSE": {"SONY": 85.0, "TM": 140.0},
+}
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """What the payload of an event begins with: who sent it, and its number."""
+
+    publisher: str
+    number: int
+    text: str = "a note of a broker of the old kind, with nothing that a filter could look at"
+
+
+class FeedPart(NamedTuple):
+    """A publisher: where it is and how it behaves."""
+
+    name: str
+    exchange: str
+    brokers: tuple[BrokerId, ...]
+    share: float
+    """Its part of all events."""
+    deadline_s: float | None = None
+    """How long it waits for an answer; None is as long as it takes."""
+
+    @property
+    def pubend(self) -> str:
+        """Two feeds of one exchange share a pubend."""
+        return self.exchange.lower()
+
+
+class WatcherPart(NamedTuple):
+    """A subscriber: where it is and what it wants."""
+
+    name: str
+    wish: Wish
+    brokers: tuple[BrokerId, ...]
+    is_durable: bool = False
+    order: Literal["publisher", "total"] = "publisher"
+    start: Literal["latest", "earliest"] = "latest"
+
+    @property
+    def story(self) -> str:
+        """Say what it is, in a few words."""
+        words = ["durable" if self.is_durable else "not durable"]
+        if self.order == "total":
+            words.append("total order")
+        if self.start == "earliest":
+            words.append("from the earliest")
+        return f"{', '.join(words)}, at {' or '.join(self.brokers)}"
+
+
+class Cast(NamedTuple):
+    """Everybody, and the brokers that have a part of their own."""
+
+    feeds: tuple[FeedPart, ...]
+    watchers: tuple[WatcherPart, ...]
+    router: BrokerId
+    """Inside the tree: when it dies, the tree is in parts."""
+
+    def feed(self, name: str) -> FeedPart:
+        """Return a feed."""
+        return next(each for each in self.feeds if each.name == name)
+
+    def watcher(self, name: str) -> WatcherPart:
+        """Return a watcher."""
+        return next(each for each in self.watchers if each.name == name)
+
+
+def cast_for(overlay: Overlay) -> Cast:
+    """Give everybody a place in a tree: clients at its leaves, as far as there are some."""
+    lonely = {cell.name for cell in overlay.topology.cells if len(cell.neighbours) <= 1}
+    leaves = [broker for broker, cell in overlay.brokers if cell in lonely]
+    inner = [broker for broker, cell in overlay.brokers if cell not in lonely] or leaves
+
+    def leaf(place: int) -> BrokerId:
+        return leaves[place % len(leaves)]
+
+    nyse = (leaf(0),)
+    return Cast(
+        feeds=(
+            FeedPart("nyse-1", "NYSE", nyse, 0.3),
+            FeedPart("nyse-2", "NYSE", nyse, 0.1),
+            FeedPart("nasdaq", "NASDAQ", (leaf(2),), 0.3),
+            FeedPart("lse", "LSE", (inner[-1],), 0.15),
+            FeedPart("tse", "TSE", (leaf(3),), 0.15, deadline_s=0.4),
+        ),
+        watchers=(
+            WatcherPart("tape", EVERYTHING, (leaf(1),)),
+            WatcherPart("blue", BLUE, (leaf(2), inner[0])),
+            WatcherPart("desk", DESK_FIRST, (leaf(3),), is_durable=True),
+            WatcherPart("ledger", LARGE, (leaf(1),), is_durable=True, order="total"),
+            WatcherPart("abroad", ABROAD, (leaf(0),), is_durable=True),
+            WatcherPart("late", LONDON, (inner[0],), start="earliest"),
+        ),
+        router=inner[0],
+    )
+
+
+def quotes(exchange: str, random: Random) -> Iterator[dict[str, bool | int | float | str]]:
+    """Give one quote after the other: prices walk about where they began."""
+    prices = dict(_SYMBOLS[exchange])
+    names = sorted(prices)
+    while True:
+        symbol = random.choice(names)
+        home = _SYMBOLS[exchange][symbol]
+        step = random.gauss(0, 0.6) + (home - prices[symbol]) / 50
+        prices[symbol] = max(1.0, round(prices[symbol] + step, 2))
+        volume = random.choice((50, 100, 100, 200, 300, 500, 1_000))
+        yield {
+            "symbol": symbol,
+            "price": prices[symbol],
+            "volume": volume,
+            "exchange": exchange,
+        }

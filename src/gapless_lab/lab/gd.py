@@ -1,0 +1,291 @@
+"""What the three failures of GD 4.2 have in common: the testbed of its figure 3, and what is told of a run.
+
+Ten brokers in eight cells: p1 has four pubends; b1 and b2 are one intermediate cell, b3 and b4 the other;
+s1 and s2 hang below the first, s3 to s5 below the second. Every pubend gets 25 events of 100 bytes a
+second. The parameters are the paper's: GCT 200 ms, NRT at least 600 ms, AET 10 s, and no DCT.
+
+The paper stalled a link or a broker for 2 to 3 seconds before it failed it, since otherwise its
+neighbours saw the failure at once and nothing was lost. Here nobody is told of a failure: what is sent
+is lost until the failure detector finds out, which is set to 2.5 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from gapless.core.ids import BrokerId, PubendId
+from gapless.overlay.neighbourhood import Topology
+from gapless_lab.lab.axes import RUN_NUMBER, Kind, Number
+from gapless_lab.lab.experiment import Chart, Comparison, Line, Table, number, text
+from gapless_lab.lab.observers import Asking, Feeds, NackWatch
+from gapless_lab.lab.points import Row
+from gapless_lab.lab.testbed import Listener, Testbed
+
+__all__ = [
+    "KINDS",
+    "LOST_LEAST_MS",
+    "LOST_MOST_MS",
+    "STALL_MS",
+    "Course",
+    "Stage",
+    "charts_of",
+    "course_of",
+    "delivered_once",
+    "in_most",
+    "spread",
+    "tables_of",
+]
+
+STALL_MS = 2_500
+"""How long a failure goes unseen."""
+EVERY_US = 40_000
+"""25 events a second on each pubend."""
+LOST_LEAST_MS, LOST_MOST_MS = 2_000, 3_000
+"""What the paper lost by a failure: "about 2-3 seconds of data messages" (GD 4.2)."""
+CALM_S = 5.0
+"""How long all goes well before the failure."""
+
+TREE = Topology.of(
+    {
+        "P": ["p1"],
+        "IB1": ["b1", "b2"],
+        "IB2": ["b3", "b4"],
+        **{f"S{place}": [f"s{place}"] for place in range(1, 6)},
+    },
+    [
+        ("P", "IB1"),
+        ("P", "IB2"),
+        *(("IB1", f"S{place}") for place in (1, 2)),
+        *(("IB2", f"S{place}") for place in (3, 4, 5)),
+    ],
+)
+
+PARAMETERS = {
+    "gct_ms": 200,
+    "nrt_min_ms": 600,
+    "aet_ms": 10_000,
+    "dct_ms": 3_600_000,
+    "heartbeat_ms": 500,
+    "session_dead_ms": STALL_MS,
+}
+
+KINDS: dict[str, Kind] = {
+    # shorter than the detector takes, a failure would not be seen at all
+    "down_s": Number(3, 3_600, several=False),
+    "run": RUN_NUMBER,
+}
+"""What the axes of all three take."""
+
+
+class Stage:
+    """The testbed with its clients, running well."""
+
+    def __init__(self, run: int) -> None:
+        self.bed = Testbed(TREE, seed=run, unseen=True, parameters=PARAMETERS)
+        self.nacks, self.feeds = NackWatch(), Feeds()
+        self.bed.watch(self.nacks)
+        self.bed.watch(self.feeds)
+        self.bed.start()
+        self.bed.run(2)
+        for place in range(4):
+            self.bed.source(f"P{place}", "p1")
+        self.listeners: dict[BrokerId, Listener] = {
+            f"s{place}": self.bed.listener(f"c{place}", f"s{place}") for place in range(1, 6)
+        }
+        self.bed.settle()
+        for place, source in enumerate(self.bed.sources):
+            source.start(EVERY_US, first_us=place * 10_000)
+        self.bed.run(CALM_S)
+        self.failed_us = self.bed.world.now
+        """When the failure happens: time 0 of what is told."""
+
+    def fed_by(self, feeder: BrokerId, broker: BrokerId) -> list[PubendId]:
+        """Return the pubends whose events a broker gets from a feeder."""
+        streams = self.bed.truth.streams
+        return [each for each in streams if self.feeds.feeder(broker, each) == feeder]
+
+    def since_ms(self, at_us: int) -> float:
+        """Return a time since the failure."""
+        return round((at_us - self.failed_us) / 1_000, 1)
+
+    def course(self, broker: BrokerId, pubends: Sequence[PubendId]) -> Course:
+        """Return what happened to the subscriber at a broker, on some pubends."""
+        latencies = [
+            (self.since_ms(each.sent_us), round(each.latency_ms, 1))
+            for each in self.listeners[broker].arrivals
+            if each.pubend in pubends
+        ]
+        return Course(latencies, self.nacks_of(broker))
+
+    def nacks_of(self, broker: BrokerId) -> list[tuple[float, float]]:
+        """Return the nacks that a broker sent from the failure on: when, and the range so far."""
+        total, found = 0.0, []
+        for each in self.after(broker):
+            total += each.range_ms
+            found.append((self.since_ms(each.at_us), round(total, 1)))
+        return found
+
+    def after(self, broker: BrokerId) -> list[Asking]:
+        """Return the nacks that a broker sent from the failure on."""
+        return [
+            each
+            for each in self.nacks.nacks
+            if each.source == broker and each.at_us >= self.failed_us
+        ]
+
+    def finish(self) -> Row:
+        """Let all come that is owed; return what every experiment of GD tells of that."""
+        self.bed.drain()
+        sent = sum(len(source.sent) for source in self.bed.sources)
+        got = sum(len(each.arrivals) for each in self.listeners.values())
+        return {
+            "published": sent,
+            "delivered": round(100 * got / (sent * len(self.listeners)), 3),
+        }
+
+
+class Course(msgspec.Struct, frozen=True):
+    """One subscriber's run: latencies by when events were sent, and its broker's nacks."""
+
+    latencies: list[tuple[float, float]]
+    nacks: list[tuple[float, float]]
+
+    @property
+    def worst_ms(self) -> float:
+        """The greatest latency of what was sent since a moment before the failure."""
+        return max((latency for sent, latency in self.latencies if sent > -100), default=0.0)
+
+    @property
+    def usual_ms(self) -> float:
+        """The median latency before the failure."""
+        before = sorted(latency for sent, latency in self.latencies if sent < -200)
+        return before[len(before) // 2]
+
+    @property
+    def back_ms(self) -> float:
+        """From when on events came as usual again: none sent later took ten times as long."""
+        late = [sent for sent, latency in self.latencies if latency > 10 * self.usual_ms]
+        return max((sent for sent in late if sent > -100), default=0.0)
+
+    @property
+    def first_nack_ms(self) -> float | None:
+        """When the first nack was sent."""
+        return self.nacks[0][0] if self.nacks else None
+
+    @property
+    def range_ms(self) -> float:
+        """How much was asked for again, in all."""
+        return self.nacks[-1][1] if self.nacks else 0.0
+
+    def row(self, name: str) -> Row:
+        """Return this as columns of a row; the course itself is JSON."""
+        return {
+            f"{name}_usual_ms": self.usual_ms,
+            f"{name}_worst_ms": self.worst_ms,
+            f"{name}_back_ms": self.back_ms,
+            f"{name}_nacks": len(self.nacks),
+            f"{name}_first_nack_ms": self.first_nack_ms,
+            f"{name}_range_ms": self.range_ms,
+            f"{name}_course": msgspec.json.encode(self).decode(),
+        }
+
+
+def course_of(row: Row, name: str) -> Course:
+    """Return the course of a subscriber that a row keeps."""
+    return msgspec.json.decode(text(row, f"{name}_course"), type=Course)
+
+
+def tables_of(names: Sequence[str]) -> Callable[[Sequence[Row]], list[Table]]:
+    """Return what makes the table: a line a run and a subscriber."""
+    columns = ("usual_ms", "worst_ms", "back_ms", "nacks", "first_nack_ms", "range_ms")
+    heads = (
+        "run",
+        "subscriber at",
+        "usual latency, ms",
+        "worst latency, ms",
+        "as usual again after, ms",
+        "nacks",
+        "first nack after, ms",
+        "nacked, ms",
+        "delivered, %",
+    )
+
+    def tables(rows: Sequence[Row]) -> list[Table]:
+        lines = [
+            (row["run"], name, *(row[f"{name}_{each}"] for each in columns), row["delivered"])
+            for row in rows
+            for name in names
+        ]
+        return [Table("latency and nacks, from the failure on", heads, lines)]
+
+    return tables
+
+
+def charts_of(
+    names: Sequence[str],
+    *,
+    stalled_s: float = 0.0,
+    latency_said: tuple[tuple[str, float], ...] = (),
+    nacked_said: tuple[tuple[str, float], ...] = (),
+    silent_said: str = "",
+) -> Callable[[Sequence[Row]], list[Chart]]:
+    """Return what makes the charts of the first run: latency over the time of sending, and nacks.
+
+    ``silent_said`` is what the paper says of nobody asking until what failed is back.
+    """
+
+    def charts(rows: Sequence[Row]) -> list[Chart]:
+        courses = {name: course_of(rows[0], name) for name in names}
+        back_ms = 1_000 * (stalled_s + number(rows[0], "down_s"))
+        silent = [Line(silent_said, [(0.0, 0.0), (back_ms, 0.0)], "--", said=True)]
+        moments = (("fails", 0.0), ("seen", float(STALL_MS)), ("is back", back_ms))
+        return [
+            Chart(
+                "latency",
+                "sent, ms after the failure",
+                "latency, ms",
+                [Line(name, each.latencies, ".") for name, each in courses.items()],
+                levels=latency_said,
+                moments=moments,
+            ),
+            Chart(
+                "nacks",
+                "sent, ms after the failure",
+                "nacked so far, ms",
+                [
+                    Line(name, [(0.0, 0.0), *each.nacks], "-o", steps=True)
+                    for name, each in courses.items()
+                ]
+                + (silent if silent_said else []),
+                levels=nacked_said,
+                moments=moments[:2],
+            ),
+        ]
+
+    return charts
+
+
+def delivered_once(rows: Sequence[Row]) -> Comparison:
+    """Hold what was delivered against the paper's title."""
+    return Comparison(
+        "all events delivered once, in order",
+        "exactly once (title)",
+        f"{min(number(row, 'delivered') for row in rows):g} %",
+        all(row["delivered"] == 100 for row in rows),
+    )
+
+
+def in_most(found: Sequence[bool]) -> bool:
+    """Say whether something is so in most runs: the paper shows "a modal instance" of many (GD 4.2)."""
+    return 2 * sum(found) > len(found)
+
+
+def spread(rows: Sequence[Row], name: str, unit: str = "ms") -> str:
+    """Return the values of a column over all runs, as a text."""
+    found = [number(row, name) for row in rows if row[name] is not None]
+    if not found:
+        return "none"
+    low, high = f"{min(found):,.0f}", f"{max(found):,.0f}"
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"

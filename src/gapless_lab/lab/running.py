@@ -1,0 +1,79 @@
+"""A run of an experiment: the points that are missing, one by one or as somebody else spreads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from gapless_lab.lab.catalogue import measure
+from gapless_lab.lab.experiment import Chart, Experiment
+from gapless_lab.lab.origin import origin_of
+from gapless_lab.lab.points import Outcome, Point, Row, run_point
+from gapless_lab.lab.report import Report, report_of
+from gapless_lab.lab.results import Shelf, key_of
+
+__all__ = ["Failure", "Run", "Spread", "one_by_one"]
+
+Spread: TypeAlias = Callable[[Sequence[Point]], Iterable[Outcome]]
+"""Measures points, and gives outcomes as they come."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A point that could not be measured."""
+
+    point: Point
+    error: str
+    traceback: str
+
+
+def one_by_one(points: Sequence[Point]) -> Iterable[Outcome]:
+    """Measure points in this process."""
+    for place, point in enumerate(points):
+        yield run_point(measure, place, point)
+
+
+class Run:
+    """An experiment at some points, of which some may be finished already."""
+
+    def __init__(self, experiment: Experiment, points: Sequence[Point], shelf: Shelf) -> None:
+        self.experiment = experiment
+        self.points = points
+        self.failures: list[Failure] = []
+        self.shelf = shelf
+        self._finished = shelf.finished()
+        # Now, as files may change while a long run goes on. What other code measured is not on the
+        # shelf, so this one has made all rows. A digest of everything follows the plus.
+        self._origin = origin_of(experiment, shelf.version.partition("+")[0])
+
+    @property
+    def missing(self) -> list[Point]:
+        """The points that have no result yet."""
+        return [point for point in self.points if key_of(point) not in self._finished]
+
+    def go(
+        self, spread: Spread = one_by_one, watch: Callable[[Outcome], None] | None = None
+    ) -> None:
+        """Measure what is missing; each result is kept as soon as it is there."""
+        for outcome in spread(self.missing):
+            if outcome.error:
+                self.failures.append(Failure(outcome.point, outcome.error, outcome.traceback))
+            else:
+                self._finished[key_of(outcome.point)] = self.shelf.keep(outcome)
+            if watch is not None:
+                watch(outcome)
+
+    @property
+    def rows(self) -> list[Row]:
+        """Parameters and results of the finished points, in the order of the points."""
+        found = (self._finished.get(key_of(point)) for point in self.points)
+        return [{**kept.point, **kept.row} for kept in found if kept is not None]
+
+    def report(self) -> tuple[Report, list[Chart]]:
+        """Say what has come so far."""
+        kept = (self._finished.get(key_of(point)) for point in self.points)
+        seconds = sum(each.seconds for each in kept if each is not None)
+        return report_of(
+            self.experiment, self.rows, self.points, seconds=seconds, origin=self._origin
+        )

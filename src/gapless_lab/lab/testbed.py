@@ -1,0 +1,279 @@
+"""The papers' testbeds, simulated: real broker machines, clients, and failures at chosen times.
+
+Unlike a seed of the simulator nothing here is left to chance but delays: an experiment says what
+breaks and when. All else is the simulator's own: hosts, disks, links, clients that come back, and the
+checkers. What a subscriber gets is compared with what was published at every delivery, so a run that
+breaks a promise ends with an error and never becomes a number.
+
+How a failure is seen is a part of the setting. ``unseen`` means that nobody is told when a connection
+dies: it takes in what is sent and gives nothing, until the failure detector (``session_dead_ms``)
+finds out. Else the ends are told at once, as by a closed socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from gapless.content.values import Value
+from gapless.core.errors import GaplessError
+from gapless.core.ids import BrokerId, PubendId
+from gapless.core.parameters import Parameters
+from gapless.messages.clients import Delivery
+from gapless.messages.overlay import Quality
+from gapless.overlay.neighbourhood import Topology
+from gapless_lab.sim.machine import load_factory
+from gapless_lab.sim.network import Pair
+from gapless_lab.sim.options import Options
+from gapless_lab.sim.oracle import Stream, Truth
+from gapless_lab.sim.publishers import PubendPlan, Publisher
+from gapless_lab.sim.subscribers import Subscriber
+from gapless_lab.sim.world import Host, Probe, World
+
+__all__ = ["Arrival", "BrokenPromiseError", "Listener", "Setting", "Source", "Testbed"]
+
+CREDIT = 1_000_000
+"""Events that a subscriber takes at once: subscribers are never slow here."""
+
+
+class BrokenPromiseError(GaplessError):
+    """A run broke a promise or did not finish: it has no numbers."""
+
+
+class Setting(Options, frozen=True, kw_only=True):
+    """A testbed: its tree, and the parameters of its brokers that differ from the defaults."""
+
+    tree: Topology
+    pace: float = 1.0
+    roam: float = 0.0
+    amnesia: float = 0.0
+    outside: float = 0.0
+    stall: float = 0.0
+    survive: float = 1.0
+    torn: float = 0.0
+    sync_us_min: int = 1_000
+    sync_us_max: int = 3_000
+
+    def topology(self) -> Topology:
+        """Return the tree of cells."""
+        return self.tree
+
+    def parameters(self) -> Parameters:
+        """Return the parameters of all brokers: the product's own, but for those named."""
+        return Parameters(**self.limits, delta=self.delta)  # type: ignore[arg-type]
+
+
+class Arrival(msgspec.Struct, frozen=True, gc=False):
+    """An event that a subscriber got."""
+
+    at_us: int
+    pubend: PubendId
+    sent_us: int
+
+    @property
+    def latency_ms(self) -> float:
+        """How long it was under way, from its publisher's hand."""
+        return (self.at_us - self.sent_us) / 1_000
+
+
+class Listener(Subscriber):
+    """A subscriber that keeps when what it got was sent, and when it came."""
+
+    def __init__(self, bed: Testbed, name: str, host: Host, filter_text: str) -> None:
+        super().__init__(
+            bed.world,
+            bed.truth,
+            name,
+            host,
+            filter_text=filter_text,
+            durable=False,
+            credit=CREDIT,
+        )
+        self.arrivals: list[Arrival] = []
+
+    def take(self, notice: Any) -> None:
+        """Keep a delivery, and go on as every subscriber does."""
+        if isinstance(notice, Delivery):
+            now = self.world.now
+            self.arrivals += [
+                Arrival(now, pubend, int(event.payload[:20])) for pubend, event in notice.events
+            ]
+        super().take(notice)
+
+
+class Source(Publisher):
+    """A publisher at a steady rate, on a pubend of its own."""
+
+    def __init__(self, bed: Testbed, name: str, host: Host) -> None:
+        super().__init__(
+            bed.world, bed.truth, name, PubendPlan(name, host, "TRUE", Quality.GUARANTEED)
+        )
+        self.sent: list[int] = []
+        """When each event was published."""
+        self.stops_with_its_broker = False
+        self._over = False
+        self._number = 0
+
+    def start(
+        self,
+        every_us: int,
+        *,
+        first_us: int = 0,
+        attributes: Callable[[int], Mapping[str, Value]] = lambda number: {"n": number},
+        payload_bytes: int = 100,
+    ) -> None:
+        """Publish an event again and again; its payload begins with the time."""
+
+        def again() -> None:
+            if self._over:
+                return
+            if not (self.stops_with_its_broker and self.host.process is None):
+                self._number += 1
+                self.sent.append(self.world.now)
+                payload = f"{self.world.now:020}".encode().ljust(payload_bytes, b".")
+                self.publish(((dict(attributes(self._number)), payload),))
+            self.world.after(every_us, again)
+
+        self.world.after(first_us, again)
+
+    def stop(self) -> None:
+        """Publish nothing more; what is not answered is still sent."""
+        self._over = True
+
+
+class Testbed:
+    """A simulated overlay whose failures an experiment chooses."""
+
+    def __init__(
+        self,
+        tree: Topology,
+        *,
+        seed: int = 0,
+        delta: int = 1,
+        unseen: bool = False,
+        parameters: Mapping[str, int] | None = None,
+    ) -> None:
+        setting = Setting(
+            seed=seed,
+            tree=tree,
+            delta=delta,
+            limits=dict(parameters or {}),
+            half_open=1.0 if unseen else 0.0,
+        )
+        self.world = World(setting, load_factory())
+        self.truth = Truth(self.world)
+        self.sources: list[Source] = []
+        self.listeners: list[Listener] = []
+
+    # --- building ----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start all brokers, shortly one after the other."""
+        random = self.world.stream("beginning")
+        for host in self.world.hosts.values():
+            self.world.push(random.randrange(50_000), _start, self.world, host)
+
+    def source(self, name: str, broker: BrokerId) -> Source:
+        """Connect a publisher; its pubend has its name."""
+        made = Source(self, name, self.world.hosts[broker])
+        self.sources.append(made)
+        made.connect()
+        return made
+
+    def listener(self, name: str, broker: BrokerId, filter_text: str = "TRUE") -> Listener:
+        """Connect a subscriber."""
+        made = Listener(self, name, self.world.hosts[broker], filter_text)
+        self.listeners.append(made)
+        made.connect()
+        return made
+
+    def watch(self, probe: Probe) -> None:
+        """Let a probe see every step from now on."""
+        self.world.probes.append(probe)
+
+    # --- time --------------------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> float:
+        """Virtual time since the beginning."""
+        return self.world.now / 1_000
+
+    def run(self, seconds: float) -> None:
+        """Let time pass; raise if a promise is broken meanwhile."""
+        self.world.run_until(self.world.now + round(seconds * 1_000_000))
+        if self.world.violations:
+            raise BrokenPromiseError(str(self.world.violations[0]))
+
+    def wait(
+        self, done: Callable[[], bool], what: str, *, seconds: float, step: float = 0.5
+    ) -> float:
+        """Let time pass until something is so; return how many seconds it took."""
+        begun = self.world.now
+        while not done():
+            if self.world.now - begun > seconds * 1_000_000:
+                raise BrokenPromiseError(f"after {seconds:g} s of virtual time: not {what}")
+            self.run(step)
+        return (self.world.now - begun) / 1_000_000
+
+    def settle(self, seconds: float = 300.0) -> None:
+        """Wait until every subscriber has started on every pubend."""
+        streams = self.truth.streams
+        self.wait(
+            lambda: (
+                len(streams) == len({source.plan.name for source in self.sources})
+                and all(listener.steady for listener in self.listeners)
+                and not self.unfinished()
+            ),
+            "all subscriptions have started",
+            seconds=seconds,
+        )
+
+    def unfinished(self) -> list[str]:
+        """Return what subscribers are owed and have not got."""
+        streams: list[Stream] = list(self.truth.streams.values())
+        return [line for each in self.listeners for line in each.unfinished(streams)]
+
+    def drain(self, seconds: float = 600.0) -> float:
+        """Stop publishing and wait until everybody has everything; return how long that took."""
+        for source in self.sources:
+            source.stop()
+        return self.wait(
+            lambda: not any(source.pending for source in self.sources) and not self.unfinished(),
+            "all that is owed has come",
+            seconds=seconds,
+        )
+
+    # --- failures ----------------------------------------------------------------------------
+
+    def host(self, broker: BrokerId) -> Host:
+        """Return the computer of a broker."""
+        return self.world.hosts[broker]
+
+    def crash(self, *brokers: BrokerId) -> None:
+        """End brokers at once."""
+        for broker in brokers:
+            self.world.crash(self.host(broker))
+
+    def restart(self, *brokers: BrokerId) -> None:
+        """Start brokers again, from their disks."""
+        for broker in brokers:
+            self.world.start(self.host(broker))
+
+    def cut(self, one: BrokerId, other: BrokerId) -> None:
+        """Cut a link, both ways."""
+        for link in self._pair(one, other).links:
+            self.world.network.cut(link)
+
+    def heal(self, one: BrokerId, other: BrokerId) -> None:
+        """Mend a link."""
+        for link in self._pair(one, other).links:
+            self.world.network.heal(link)
+
+    def _pair(self, one: BrokerId, other: BrokerId) -> Pair:
+        return self.world.network.links[one][other].pair
+
+
+def _start(world: World, host: Host) -> None:
+    world.start(host)

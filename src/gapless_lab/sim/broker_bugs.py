@@ -1,0 +1,341 @@
+"""Bugs planted into the broker, one rule taken out each: the alarms must ring for every one.
+
+``python -m gapless_lab.sim.broker_bugs`` hunts them all and says in which seed each was caught. A bug that no
+seed shows means that the generator never makes the run that needs its rule.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any, Final
+
+import msgspec
+
+from gapless.broker import entry as machine
+from gapless.messages.streams import Piece
+from gapless.overlay.session import Session
+from gapless.propagation import sufficiency
+from gapless.propagation.out_table import OutTable
+from gapless.pubend import staging
+from gapless.pubend.members import Membership
+from gapless.pubend.publishers import Publishers
+from gapless.pubend.staging import Staging
+from gapless.pubend.stream_end import StreamEnd
+from gapless.routing.sending import Sender
+from gapless.stream import istream
+from gapless.stream import ranges as knowledge
+from gapless.subscribers.catch_up import CatchUp
+from gapless.subscribers.cursor import Strand
+from gapless.subscribers.cursor_state import FOREVER
+from gapless.subscribers.groups import Crew
+from gapless.subscribers.host import SubscriberHost
+from gapless.subscribers.reporter import Reporting
+from gapless.subscribers.subscription import Subscription
+from gapless_lab.sim.failover_bugs import FLIGHTS
+from gapless_lab.sim.naming_bugs import NAMESAKES
+from gapless_lab.sim.planted_bugs import Catch, Plant, constant, hunt, replaced
+from gapless_lab.sim.routing_bugs import DETOURS
+from gapless_lab.sim.shipped_bugs import LAPSES
+
+__all__ = ["BUGS", "hunt_all"]
+
+SEEDS_MAX: Final = 1_000
+"""Within so many seeds every bug must be caught."""
+
+
+# --- the pubend ----------------------------------------------------------------------------------
+
+
+def _acknowledge_at_once(original: Any) -> Any:
+    def enqueue(self: StreamEnd, pending: Any, changes: Any) -> None:
+        if pending.done is not None and pending.publications:
+            done, pending.done = pending.done, None
+            original(self, pending, changes)
+            done()
+        else:
+            original(self, pending, changes)
+
+    return enqueue
+
+
+def _silence_without_ceiling(self: Any, tick: int) -> None:
+    if not self._pending and tick > self.last:
+        low, self.last = self.last + 1, tick
+        self._tell(Piece(low, tick, self.regime, 0))
+
+
+def _sequences_forgotten(original: Any) -> Any:
+    def get(self: Any, publisher: str, session: int) -> Any:
+        held = original(self, publisher, session)
+        return held.__class__(
+            held.pubend, held.publisher, held.session, 0, (), held.used, *_rest(held)
+        )
+
+    return get
+
+
+def _rest(held: Any) -> tuple[Any, ...]:
+    names = held.__struct_fields__[6:]
+    return tuple(getattr(held, name) for name in names)
+
+
+def _floor_of_the_fastest(self: Any) -> int | None:
+    floors = [row.floor for row in self._rows.values()]
+    return max(floors, default=None)
+
+
+def _takes_two_attempts(original: Any) -> Any:
+    """Take every attempt of a partition that has as many chunks, whichever is named."""
+
+    def chunks_of(call: Any, part: Any, held: Any) -> Any:
+        partition, attempt, count = part
+        names = dict.fromkeys([attempt, *(each.attempt for each in held if each[0] == partition)])
+        tried = [(partition, name, count) for name in names]
+        whole = [each for each in tried if (partition, each[1], count - 1) in held]
+        return [chunk for each in whole for chunk in original(call, each, held)]
+
+    return chunks_of
+
+
+# --- routers -------------------------------------------------------------------------------------
+
+
+def _claims_nothing_late(self: Any, groups: Any) -> dict[Any, Any]:  # noqa: ARG001
+    return {}
+
+
+def _unknown_is_silent(
+    self: Any, routed: Any, attachment: Any, low: int, high: int, masks: Any
+) -> None:
+    """Answer every tick that was asked for, known or not."""
+    del masks
+    for part_low, part_high in attachment.curious.take(low, high):
+        regime = routed.regimes and max(routed.regimes._vectors)  # noqa: SLF001
+        self._send(routed, attachment, [Piece(part_low, part_high, regime, 0)], first=False)
+
+
+def _joins_regimes(left: Any, right: Any) -> bool:
+    return bool(left.high + 1 == right.low)
+
+
+def _joined_over_regimes(left: Any, right: Any) -> Piece:
+    both = left.publications + right.publications
+    return Piece(left.low, right.high, right.regime, right.control_version, both)
+
+
+# --- subscriber hosts ------------------------------------------------------------------------------
+
+
+def _starts_at_once(original: Any) -> Any:
+    def offer_start(self: Strand, low: int, time: Any) -> None:
+        original(self, low, type(time)(FOREVER, 0))
+
+    return offer_start
+
+
+def _forgets_what_is_held(original: Any) -> Any:
+    def join(self: Any) -> None:
+        self.held.clear()
+        original(self)
+
+    return join
+
+
+def _reports_the_horizon(self: Any, subend: Any) -> int:  # noqa: ARG001
+    return int(subend.horizon or 0)
+
+
+def _drops_old_filters(original: Any) -> Any:
+    def own(self: Any, segment: Any) -> None:
+        original(self, segment)
+        for other in segment.subscription.segments:
+            if other is not segment:
+                self.disown(other)
+
+    return own
+
+
+def _merges_at_once(self: Any, runs: Any) -> None:
+    self._drain_in_turn(runs)
+
+
+def _nothing_is_released(original: Any) -> Any:
+    def take_read(self: Any, reply: Any, segment: Any, high: int) -> None:
+        original(self, msgspec.structs.replace(reply, released=0), segment, high)
+
+    return take_read
+
+
+def _seen_by_tick_alone(original: Any) -> Any:
+    """Take what any filter of a live subscription matches, whichever governs."""
+
+    def take(self: Any, segment: Any, publications: Any) -> None:
+        if self.state.name == "LIVE":
+            self._put([each for each in publications if each.tick > self.position])
+        else:
+            original(self, segment, publications)
+
+    return take
+
+
+BUGS: Final = (
+    Plant(
+        "acknowledged before it is on disk",
+        "the publisher hears of a batch that a crash may lose (I13)",
+        ((StreamEnd, "_enqueue", _acknowledge_at_once),),
+    ),
+    Plant(
+        "silence above the ceiling",
+        "ticks told silent are given to events after a crash (R29, A8)",
+        ((StreamEnd, "_be_silent_until", replaced(_silence_without_ceiling)),),
+    ),
+    Plant(
+        "life from the clock",
+        "a clock set back makes old promises cover new subscriptions (A9)",
+        ((machine, "next_life", replaced(lambda _, clock: max(1, clock))),),
+    ),
+    Plant(
+        "sequences are forgotten",
+        "a publication that is sent again is published again (R27)",
+        ((Publishers, "get", _sequences_forgotten),),
+    ),
+    Plant(
+        "a commit is done again",
+        "a batch that its writer makes again after a crash is published again (S1, S3)",
+        ((Staging, "_is_over", constant(False)),),
+    ),
+    Plant(
+        "two attempts are committed",
+        "a partition that ran twice is published twice (S1, S2)",
+        ((staging, "_chunks_of", _takes_two_attempts),),
+    ),
+    Plant(
+        "released by the fastest",
+        "the log is released up to the greatest floor instead of the least (R56)",
+        ((Membership, "floor", replaced(_floor_of_the_fastest)),),
+    ),
+    Plant(
+        "released is silent",
+        "what the log has lost is passed over without a word (R45, A14)",
+        ((CatchUp, "take_read", _nothing_is_released),),
+    ),
+    Plant(
+        "any table suffices",
+        "a router filters by what it has, whatever the stream's vector demands (R24, A1)",
+        ((sufficiency, "sufficient", constant(True)),),
+    ),
+    Plant(
+        "nobody is late",
+        "a table claims to be complete for pubends its sources have not heard of (R18, A3)",
+        ((OutTable, "_late", replaced(_claims_nothing_late)),),
+    ),
+    Plant(
+        "regimes are joined",
+        "silence of two regimes becomes one piece (A7)",
+        (
+            (istream, "_is_cheap_to_join", replaced(_joins_regimes)),
+            (istream, "join", replaced(_joined_over_regimes)),
+            (knowledge, "joinable", replaced(_joins_regimes)),
+            (knowledge, "join", replaced(_joined_over_regimes)),
+        ),
+    ),
+    Plant(
+        "unknown is silent",
+        "a router answers a nack with silence where it knows nothing (I3)",
+        ((Sender, "answer", replaced(_unknown_is_silent)),),
+    ),
+    Plant(
+        "starts at once",
+        "a subscription starts on a stream that was not told of it (R44)",
+        ((Strand, "offer_start", _starts_at_once),),
+    ),
+    Plant(
+        "begins where its host came",
+        "a subscription misses the first events of a pubend that was made after it (R46)",
+        ((Strand, "known_after", constant(None)),),
+    ),
+    Plant(
+        "everything is covered",
+        "a host that left the vector takes the stream's silence for its own (R44)",
+        ((Crew, "is_covered", constant(True)),),
+    ),
+    Plant(
+        "joins without what was held",
+        "events between the end of a read and the live stream are dropped (R48)",
+        ((CatchUp, "join_if_read", _forgets_what_is_held),),
+    ),
+    Plant(
+        "reports its horizon",
+        "a host gives up what its durable subscribers have not acknowledged (R52)",
+        ((Reporting, "_floor", replaced(_reports_the_horizon)),),
+    ),
+    Plant(
+        "old filters leave at once",
+        "a filter leaves the tables before the streams have passed its end (R17, A15)",
+        ((SubscriberHost, "own", _drops_old_filters),),
+    ),
+    Plant(
+        "any filter governs",
+        "events of an old filter come after the new one took over (R47)",
+        ((Strand, "take", _seen_by_tick_alone),),
+    ),
+    Plant(
+        "switches before it is on disk",
+        "a client sees events beyond a switch that a crash forgets (R47)",
+        (
+            (Strand, "raise_barrier", constant(None)),
+            (Strand, "lower_barrier", constant(None)),
+        ),
+    ),
+    Plant(
+        "merges without waiting",
+        "streams in total order do not wait for each other (R51)",
+        ((Subscription, "_drain_merged", replaced(_merges_at_once)),),
+    ),
+    Plant(
+        "sessions never die",
+        "a peer that is not heard of, or does not hear us, is spoken to for ever (R1, A28)",
+        ((Session, "_restart", constant(None)),),
+    ),
+    *LAPSES,
+    *DETOURS,
+    *FLIGHTS,
+    *NAMESAKES,
+)
+"""Each is to be caught within :data:`SEEDS_MAX` seeds."""
+
+
+def hunt_all(names: Sequence[str], seeds: int = SEEDS_MAX, *, workers: int = 1) -> Iterator[Catch]:
+    """Hunt bugs, each through the same seeds, and several at once; return them as they end."""
+    with ProcessPoolExecutor(workers) as pool:
+        hunts = [pool.submit(_hunt_one, name, seeds) for name in names]
+        yield from (each.result() for each in as_completed(hunts))
+
+
+def _hunt_one(name: str, seeds: int) -> Catch:
+    """Hunt a bug by its name: what it replaces cannot be sent to another process."""
+    return hunt(next(bug for bug in BUGS if bug.name == name), range(seeds))
+
+
+def main(arguments: list[str]) -> int:
+    """Hunt all bugs, or those that are named; return 1 if one was missed, 2 for a wrong name."""
+    known = [bug.name for bug in BUGS]
+    if unknown := [name for name in arguments if name not in known]:
+        sys.stderr.write(f"no such bug: {', '.join(unknown)}; there are: {', '.join(known)}\n")
+        return 2
+    names = arguments or known
+    missed = 0
+    for count, catch in enumerate(hunt_all(names, workers=os.cpu_count() or 1), start=1):
+        missed += catch.violation is None
+        found = catch.violation or "MISSED"
+        place = f"{count}/{len(names)}"
+        sys.stdout.write(f"{place:>7} {catch.plant:<40} {catch.seeds:>5} seeds  {found[:100]}\n")
+        sys.stdout.flush()
+    return min(missed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

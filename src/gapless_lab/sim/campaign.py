@@ -1,0 +1,111 @@
+"""Many runs: one line each, and a summary with the rare branches that nobody took."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+import msgspec
+
+from gapless_lab.sim.machine import BROKER
+from gapless_lab.sim.runner import Result, run_seed
+from gapless_lab.sim.unreachable_marks import OUT_OF_REACH
+
+__all__ = ["Summary", "known_marks", "run_many", "summarise"]
+
+_MARK = re.compile(r"""(?:\.mark|_restart)\([^"']*"([^"]+)\"""")
+"""A call that marks a rare branch, with the branch's name."""
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What came of many runs."""
+
+    seeds: int
+    steps: int
+    faults: dict[str, int]
+    publications: int
+    deliveries: int
+    gaps: int
+    violations: dict[str, list[int]]
+    """By name of the anomaly the seeds that showed it."""
+    marks: dict[str, int]
+    never_hit: list[str]
+    """Rare branches that no run took, though a run can."""
+    out_of_reach: dict[str, str]
+    """Rare branches that no run took and none can, with the reasons."""
+    steps_per_second: float
+
+
+def run_many(
+    seeds: Iterable[int],
+    machine: str = BROKER,
+    *,
+    workers: int = 1,
+    run: Callable[..., Result] = run_seed,
+) -> Iterator[Result]:
+    """Run the seeds, in order; with several workers in that many processes."""
+    one = partial(run, machine=machine)
+    if workers <= 1:
+        yield from map(one, seeds)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(one, seeds, chunksize=4)
+
+
+def summarise(results: Iterable[Result], *, known: Iterable[str] = ()) -> Summary:
+    """Add runs up."""
+    faults: dict[str, int] = {}
+    marks: dict[str, int] = {}
+    violations: dict[str, list[int]] = {}
+    seeds = steps = publications = deliveries = gaps = 0
+    seconds = 0.0
+    for result in results:
+        seeds += 1
+        steps += result.steps
+        publications += result.publications
+        deliveries += result.deliveries
+        gaps += result.gaps
+        seconds += result.seconds
+        _add(faults, result.faults)
+        _add(marks, result.marks)
+        if result.violations:
+            violations.setdefault(result.violations[0].name, []).append(result.options.seed)
+    missed = sorted(mark for mark in {*known} if mark not in marks)
+    return Summary(
+        seeds=seeds,
+        steps=steps,
+        faults=dict(sorted(faults.items())),
+        publications=publications,
+        deliveries=deliveries,
+        gaps=gaps,
+        violations=dict(sorted(violations.items())),
+        marks=dict(sorted(marks.items())),
+        never_hit=[mark for mark in missed if mark not in OUT_OF_REACH],
+        out_of_reach={mark: OUT_OF_REACH[mark] for mark in missed if mark in OUT_OF_REACH},
+        steps_per_second=round(steps / seconds) if seconds else 0,
+    )
+
+
+def _add(total: dict[str, int], more: dict[str, int]) -> None:
+    for name, count in more.items():
+        total[name] = total.get(name, 0) + count
+
+
+def known_marks() -> list[str]:
+    """Return the names of all rare branches that the sources mark."""
+    found: list[str] = []
+    for text in _sources(files("gapless")):
+        found += _MARK.findall(text)
+    return sorted(dict.fromkeys(found))
+
+
+def _sources(folder: Traversable) -> Iterator[str]:
+    for each in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if each.is_dir():
+            yield from _sources(each)
+        elif each.name.endswith(".py"):
+            yield each.read_text(encoding="utf-8")

@@ -1,0 +1,351 @@
+"""What clients may see, checked notice by notice against the truth.
+
+A subscription's checker is told everything that its client asks and hears. It keeps the client's
+position, which is also what the client resumes from, so a checker that is wrong about a position
+would show as a violation of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gapless.core.ids import PubendId
+from gapless.messages.clients import Begin, BeginKind, Order, PositionTuple
+from gapless.messages.streams import Publication
+from gapless_lab.sim.expected_stream import View
+from gapless_lab.sim.oracle import Stream, Truth
+
+if TYPE_CHECKING:
+    from gapless_lab.sim.world import World
+
+__all__ = ["SubscriptionChecker"]
+
+
+class SubscriptionChecker:
+    """Checks one subscription over all its connections."""
+
+    def __init__(
+        self,
+        world: World,
+        truth: Truth,
+        name: str,
+        filter_text: str,
+        *,
+        durable: bool,
+        order: Order,
+    ) -> None:
+        self._world = world
+        self._truth = truth
+        self.name = name
+        self.filter = filter_text
+        self.durable = durable
+        self.order = order
+        self.views: dict[PubendId, View] = {}
+        self.acked: dict[PubendId, int] = {}
+        """The greatest position that the client sent an Ack for."""
+        self.stalls: dict[PubendId, str] = {}
+        """Streams that stand still, as the client was told in this connection."""
+        self.deliveries = 0
+        self.gaps = 0
+        self.ended = False
+        self._begin = Begin()
+        """Where it was asked to begin."""
+        self._past = False
+        """Whether it was asked to begin in the past, of which the log may have lost a part."""
+        self._merged: tuple[int, PubendId] | None = None
+        self._best_effort: dict[tuple[PubendId, str], int] = {}
+        self._texts = [filter_text]
+        """Every filter it ever had; without a log it cannot be said which one governs."""
+        self._change: str | None = None
+        """The old filter while a change is not answered."""
+        self._switches: dict[PubendId, list[tuple[int, str]]] = {}
+        """The switches of pubends that have no view yet."""
+
+    def _report(self, name: str, detail: str) -> None:
+        self._world.violate(name, f"{self.name}: {detail}")
+
+    def position(self) -> PositionTuple:
+        """Return where the client is: what it would resume from."""
+        return tuple((pubend, view.cursor) for pubend, view in self.views.items() if view.begun)
+
+    def acknowledged(self) -> PositionTuple:
+        """Return up to where the client has acknowledged each stream that has begun for it."""
+        return tuple(
+            (pubend, max(view.base, self.acked.get(pubend, 0)))
+            for pubend, view in self.views.items()
+            if view.begun
+        )
+
+    def _view(self, pubend: PubendId) -> View | None:
+        view = self.views.get(pubend)
+        if view is None:
+            stream = self._truth.streams.get(pubend)
+            if stream is None:
+                self._report("spurious", f"{pubend} is no pubend on any disk")
+                return None
+            view = View(self._truth, stream, self._change or self.filter)
+            view.segments += self._switches.get(pubend, [])
+            if self._change is not None:
+                view.open_change(self.filter)
+            self.views[pubend] = view
+        return view
+
+    # --- beginning, resuming, seeking --------------------------------------------------------
+
+    def begun(self, begin: Begin, position: PositionTuple) -> None:
+        """The subscription has begun for the first time."""
+        self._begin = begin
+        self._past = begin.kind is not BeginKind.LATEST
+        for pubend, tick in position:
+            view = self._view(pubend)
+            if view is not None:
+                self._check_begin(view.stream, begin, tick)
+                past = begin.kind is not BeginKind.LATEST or _begins_in_what_is_lost(view, tick)
+                view.told_start(tick, self._report, past=past)
+
+    def resumed(self, position: PositionTuple) -> None:
+        """The subscription goes on from the client's own position."""
+        for pubend, tick in position:
+            view = self._view(pubend)
+            if view is not None:
+                # what came before any start was told counts: the client resumed after it
+                view.known = view.known or (view.begun and view.limit is None)
+                self._check_late_begin(view, tick)
+                past = not self.durable or (self._past and not view.known)
+                past |= _begins_in_what_is_lost(view, tick)
+                view.told_start(tick, self._report, past=past)
+
+    def expired(self, begin: Begin, position: PositionTuple) -> None:
+        """The subscription ended while its client was away, and another one of its name begins.
+
+        What the old one owed is owed no more. The new one has the filter that it was asked for with,
+        and must begin where it was asked to.
+        """
+        self.views.clear()
+        self.acked.clear()
+        self._switches.clear()
+        self._merged = None
+        self.begun(begin, position)
+
+    def forgot(self) -> None:
+        """The client lost its position: its durable subscription goes on somewhere up to acked."""
+        self._merged = None
+        for pubend, view in self.views.items():
+            if view.begun:
+                view.known, view.first = False, None
+                view.limit = max(view.base, self.acked.get(pubend, 0))
+                view.seen = []
+
+    def sought(self, begin: Begin, position: PositionTuple) -> None:
+        """The subscription goes on somewhere else."""
+        self._merged = None
+        for pubend, tick in position:
+            view = self._view(pubend)
+            if view is not None:
+                self._check_begin(view.stream, begin, tick)
+                view.place_at(tick, past=begin.kind is not BeginKind.LATEST)
+
+    def started(self, pubend: PubendId, after: int) -> None:
+        """The subscription has started on a pubend that it waited for."""
+        view = self._view(pubend)
+        if view is not None:
+            self._check_late_begin(view, after)
+            past = self._past or not self.durable or _begins_in_what_is_lost(view, after)
+            view.told_start(after, self._report, past=past)
+
+    def _check_late_begin(self, view: View, tick: int) -> None:
+        """Check a stream that begins later than others, perhaps elsewhere: the same holds for it.
+
+        Unless a new filter was asked for, which begins with the latest. In total order nothing begins
+        below what was merged.
+        """
+        is_new = not view.begun and view.limit is None
+        if is_new and not self.has_changed and self.order is Order.PUBLISHER:
+            self._check_begin(view.stream, self._begin, tick)
+
+    def _check_begin(self, stream: Stream, begin: Begin, tick: int) -> None:
+        """Check that what was asked for of the past is not passed over."""
+        if begin.kind is BeginKind.POSITION:
+            wanted = dict(begin.position).get(stream.pubend)
+            if wanted is not None and tick < wanted:
+                self._report("spurious", f"{stream.pubend}: asked for {wanted}, begins at {tick}")
+            if wanted is not None:
+                # above what was asked for is as good where nothing matches in between: silence is
+                # not owed. What is released is named by the position itself, or by a gap.
+                self._check_passed_over(stream, max(wanted, stream.released), tick, since=0)
+        elif begin.kind in {BeginKind.EARLIEST, BeginKind.TIME}:
+            since = begin.clock if begin.kind is BeginKind.TIME else 0
+            self._check_passed_over(stream, stream.released, tick, since=since)
+
+    def _check_passed_over(self, stream: Stream, low: int, high: int, *, since: int) -> None:
+        """Check that nothing of a range, from a wall clock on, would have matched."""
+        for place in range(stream.after(low), stream.after(high)):
+            # a tick may lag behind its clock (R27), and a time may be looked up by either
+            late_enough = min(stream.clocks[place], stream.ticks[place]) >= since
+            if late_enough and self._truth.matches(stream, self.old_filter, place):
+                self._report("lost", f"{stream.pubend} {stream.ticks[place]}: begins at {high}")
+
+    # --- what comes --------------------------------------------------------------------------
+
+    def delivered(self, events: Iterable[tuple[PubendId, Publication]]) -> None:
+        """Take a delivery."""
+        for pubend, publication in events:
+            self.deliveries += 1
+            self._world.trace.fold(publication.tick, publication.sequence)
+            if self.ended:
+                self._report("spurious", f"{pubend} {publication.tick} after the end")
+            view = self._view(pubend)
+            if view is None:
+                return
+            if not view.stream.guaranteed:
+                self._deliver_best_effort(view, publication)
+                continue
+            if self.order is Order.TOTAL:
+                self._merge(pubend, publication.tick)
+            view.deliver(publication, self._report)
+
+    def _merge(self, pubend: PubendId, tick: int) -> None:
+        if self._merged is not None and (tick, pubend) <= self._merged:
+            self._report("disorder", f"{pubend} {tick} after {self._merged}")
+        self._merged = (tick, pubend)
+
+    def _deliver_best_effort(self, view: View, publication: Publication) -> None:
+        """Check what holds without any log: sent so, matching, each publisher in order (R33)."""
+        pubend = view.stream.pubend
+        name = f"{pubend} {publication.publisher}/{publication.sequence}"
+        sent = self._truth.sent.get((pubend, publication.publisher, publication.sequence))
+        if sent != (publication.attributes, publication.payload):
+            self._report("spurious", f"{name} was not sent so")
+        filters = map(self._truth.filter, self._texts)
+        if not any(each.matches(publication.attributes) for each in filters):
+            self._report("spurious", f"{name} does not match {self.filter}")
+        key = (pubend, publication.publisher)
+        last = self._best_effort.get(key, 0)
+        if publication.sequence <= last:
+            name_of = "duplicate" if publication.sequence == last else "nonmonotonic"
+            self._report(name_of, f"{name} after {last}")
+        self._best_effort[key] = publication.sequence
+
+    def gap(self, pubend: PubendId, low: int, high: int) -> None:
+        """Take a gap event."""
+        self.gaps += 1
+        view = self._view(pubend)
+        if view is not None:
+            lawful = self._world.options.forgiving
+            view.gap(low, high, lawful=lawful, report=self._report)
+
+    def progressed(self, position: PositionTuple) -> None:
+        """Take the news that everything up to a position was sent; the client resumes from there."""
+        for pubend, tick in position:
+            view = self.views.get(pubend)
+            if view is None or not view.begun:
+                self._report("spurious", f"{pubend} goes on to {tick}, and has not begun")
+            else:
+                view.progress(tick, self._report)
+
+    def stalled(self, pubend: PubendId, reason: str) -> None:
+        """Take the news that a stream stands still, or goes on (P8)."""
+        if not reason:
+            if self.stalls.pop(pubend, None) is None:
+                self._report("spurious", f"{pubend} goes on, and was not said to stand still")
+            return
+        stream = self._truth.streams.get(pubend)
+        if stream is None or not self._truth.once_damaged(stream):
+            self._report("dishonest stall", f"{pubend} is not damaged: {reason}")
+        if self.stalls.get(pubend) == reason:
+            self._report("spurious", f"{pubend} stands still, said twice: {reason}")
+        self.stalls[pubend] = reason
+
+    def untold(self, stream: Stream) -> list[str]:
+        """Return that something does not come of a damaged stream, and the client is not told why."""
+        view = self.views.get(stream.pubend)
+        if stream.pubend in self.stalls or view is None or not view.begun or not view.missing():
+            return []
+        return [f"{self.name}: is not told why {stream.pubend} stands still"]
+
+    # --- filter changes ----------------------------------------------------------------------
+
+    @property
+    def changing(self) -> bool:
+        """Whether a filter change is open on some stream."""
+        return self._change is not None or any(view.old is not None for view in self.views.values())
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether another filter was ever asked for."""
+        return len(self._texts) > 1
+
+    @property
+    def old_filter(self) -> str:
+        """The filter before the change that is not answered, or the present one."""
+        return self.filter if self._change is None else self._change
+
+    @property
+    def may_forget(self) -> bool:
+        """Whether all filter changes are known exactly: then the client may lose its position."""
+        return not self.changing and all(view.blurred <= view.base for view in self.views.values())
+
+    def change_asked(self, filter_text: str) -> None:
+        """The client asks for another filter."""
+        assert not self.changing, "one change at a time"
+        self._change, self.filter = self.filter, filter_text
+        self._texts.append(filter_text)
+        for view in self.views.values():
+            view.open_change(filter_text)
+
+    def change_refused(self) -> None:
+        """The change did not happen."""
+        assert self._change is not None
+        self.filter, self._change = self._change, None
+        for view in self.views.values():
+            view.cancel_change(self._report)
+
+    def change_done(self, position: PositionTuple, *, exact: bool) -> None:
+        """The change is answered; ``exact`` if the answer came to the first asking."""
+        assert self._change is not None
+        old, self._change = self._change, None
+        told = dict(position)
+        for pubend, end in position:
+            self._switches.setdefault(pubend, []).append((end, old))
+        for pubend, view in self.views.items():
+            tick = told.get(pubend)
+            if tick is not None:
+                view.switched(tick, self._report, exact=exact)
+            elif view.begun and view.stream.guaranteed:
+                self._report("segments", f"{pubend} is not in the answer {position}")
+            else:
+                view.switched(view.cursor, self._report, exact=False)
+
+    def began_anew(self) -> None:
+        """A subscription that is not durable begins anew: its present filter governs from here."""
+        if self.changing or any(view.is_between_filters for view in self.views.values()):
+            self._merged = None  # the new filter looks again at ticks that were merged
+        self._change = None
+        self._switches = {}
+        for view in self.views.values():
+            view.cut_here(self._report)
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def unfinished(self, streams: Iterable[Stream]) -> list[str]:
+        """Return what is owed on these streams and has not come."""
+        found = []
+        if self._change is not None:
+            found.append(f"{self.name}: the filter change is not answered")
+        for stream in streams:
+            view = self.views.get(stream.pubend)
+            if view is not None and view.begun:
+                missing = view.missing()
+                if missing:
+                    found.append(f"{self.name}: {stream.pubend} {missing[:5]} of {len(missing)}")
+            elif self._truth.filter(self.filter).intersects(
+                self._truth.filter(stream.advertisement)
+            ):
+                found.append(f"{self.name}: has not started on {stream.pubend}")
+        return found
+
+
+def _begins_in_what_is_lost(view: View, tick: int) -> bool:
+    """Say whether a stream is begun where the log had lost a part before the broker came to it (R46)."""
+    return not view.begun and tick < view.stream.released

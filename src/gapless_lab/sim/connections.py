@@ -1,0 +1,135 @@
+"""Connections between clients and hosts: ordered, until one side is gone.
+
+Every connection has a name of its own for the machine, so a client that comes back is never taken
+for the connection it lost. A connection may die seen by the client only: then the machine goes on
+telling it things until it hears ClientDown, perhaps long after the client is back.
+
+Fault budget: nothing is skipped or reordered inside a connection; a dead one loses what is under
+way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gapless.core.machine import Asked, ClientDown, ClientUp
+
+if TYPE_CHECKING:
+    from gapless_lab.sim.world import Host, Process, World
+
+__all__ = ["Actor", "Connection", "Connections"]
+
+
+class Actor(Protocol):
+    """A client of the simulation."""
+
+    name: str
+
+    def heard(self, connection: Connection, notice: Any) -> None:
+        """The machine told something."""
+
+    def lost(self, connection: Connection, reason: str) -> None:
+        """The connection is gone."""
+
+
+class Connection:
+    """One connection of an actor with a process."""
+
+    __slots__ = ("_to_actor", "_to_process", "_world", "actor", "name", "open", "process")
+
+    def __init__(self, world: World, actor: Actor, name: str, process: Process | None) -> None:
+        self._world = world
+        self.actor = actor
+        self.name = name
+        self.process = process
+        self.open = True
+        """Whether the actor still uses it."""
+        self._to_process = 0
+        self._to_actor = 0
+
+    def ask(self, request: Any) -> None:
+        """Send a request to the machine."""
+        if self.open:
+            self._to_process = max(self._to_process, self._world.now + self._world.network.delay())
+            self._world.push(self._to_process, self._asked, request, None)
+
+    def _asked(self, request: Any, _: None) -> None:
+        process = self.process
+        if process is not None and self.name in process.clients:
+            self._world.happen(process, Asked(self.name, request))
+
+    def tell(self, notice: Any) -> None:
+        """Take a notice of the machine to the actor."""
+        self._to_actor = max(self._to_actor, self._world.now + self._world.network.delay())
+        self._world.push(self._to_actor, self._told, notice, None)
+
+    def _told(self, notice: Any, _: None) -> None:
+        if self.open:
+            self.actor.heard(self, notice)
+
+    def drop(self, *, unseen_us: int = 0) -> None:
+        """Leave; the machine hears of it after a while."""
+        if not self.open:
+            return
+        self.open = False
+        at = max(self._to_process, self._world.now + self._world.network.delay() + unseen_us)
+        self._world.push(at, self._gone, None, None)
+
+    def _gone(self, _first: None, _second: None) -> None:
+        process = self.process
+        if process is not None and process.clients.pop(self.name, None) is not None:
+            self._world.happen(process, ClientDown(self.name))
+
+    def up(self, _first: None, _second: None) -> None:
+        """Reach the process, if it still is there."""
+        process = self.process
+        if process is None or not process.alive:
+            self.fail("no such broker")
+        else:
+            process.clients[self.name] = self
+            self._world.happen(process, ClientUp(self.name))
+
+    def fail(self, reason: str) -> None:
+        """Tell the actor that the connection is gone, behind all that was told before."""
+        self._to_actor = max(self._to_actor, self._world.now + self._world.network.delay())
+        self._world.push(self._to_actor, self._failed, reason, None)
+
+    def _failed(self, reason: str, _: None) -> None:
+        if self.open:
+            self.open = False
+            self.actor.lost(self, reason)
+
+
+class Connections:
+    """Makes connections, and ends those of processes that die."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._made: dict[str, int] = {}
+
+    def connect(self, actor: Actor, host: Host) -> Connection:
+        """Connect an actor; if nobody is there it hears so after a while."""
+        number = self._made[actor.name] = self._made.get(actor.name, 0) + 1
+        connection = Connection(self._world, actor, f"{actor.name}.{number}", host.process)
+        at = self._world.now + self._world.network.delay()
+        connection._to_process = at  # noqa: SLF001 - nothing may overtake the beginning
+        self._world.push(at, connection.up, None, None)
+        return connection
+
+    def tell(self, process: Process, client: str, notice: Any) -> None:
+        """Carry a notice to a client that is still connected."""
+        connection = process.clients.get(client)
+        if connection is not None:
+            connection.tell(notice)
+
+    def dismiss(self, process: Process, client: str, reason: str) -> None:
+        """End a connection by the machine's wish."""
+        connection = process.clients.pop(client, None)
+        if connection is not None:
+            connection.fail(f"dismissed: {reason}")
+
+    def stopped(self, process: Process) -> None:
+        """End all connections of a dead process."""
+        for connection in process.clients.values():
+            connection.fail("the broker is gone")
+        process.clients.clear()

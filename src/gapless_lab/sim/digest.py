@@ -1,0 +1,380 @@
+"""The canonical digest of a run: what brokers decided, without any word that a refactoring may change.
+
+Every step is folded in: the time, the broker, the event and all effects in their order, with their values. A message
+or record is a number of the table below and its field values. Left out are names of classes, fields and modules, texts
+for people, the words of record keys, tags and version numbers of formats. So two versions of the sources have equal
+digests exactly if their brokers decide the same, however they are written.
+
+``CODED`` gives every message, record and storage change its number. A renamed class keeps its line, a new class gets a
+line at the end. A class that has no line is a plain value: its fields are folded in where it stands, without a number,
+so fields may move into a class of their own and back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from gapless.core.errors import UsageError
+from gapless.core.machine import (
+    Asked,
+    ClientDown,
+    ClientFree,
+    ClientFull,
+    ClientUp,
+    Dismiss,
+    Event,
+    Fetch,
+    Fetched,
+    LinkDown,
+    LinkFree,
+    LinkFull,
+    LinkUp,
+    Received,
+    Relink,
+    Send,
+    Stopping,
+    Tell,
+    Write,
+    Written,
+)
+from gapless.messages import (
+    clients,
+    mobility,
+    operating,
+    overlay,
+    propagation,
+    records,
+    staging,
+    streams,
+)
+from gapless.messages import pubend_requests as requests
+from gapless_lab.sim.options import draw
+from gapless_lab.sim.runner import PROBES, Run
+from gapless_lab.sim.world import Probe, Process, World
+
+__all__ = ["CODED", "RunDigest", "compare", "digest_of", "digests_of", "load", "save"]
+
+CODED: Final[tuple[type, ...]] = (
+    # events
+    LinkUp,
+    LinkDown,
+    LinkFull,
+    LinkFree,
+    Received,
+    ClientUp,
+    ClientDown,
+    ClientFull,
+    ClientFree,
+    Asked,
+    Stopping,
+    Written,
+    Fetched,
+    # effects
+    Send,
+    Tell,
+    Dismiss,
+    Write,
+    Fetch,
+    Relink,
+    # between brokers
+    overlay.Hello,
+    overlay.Packet,
+    overlay.Heartbeat,
+    overlay.RelayProbe,
+    overlay.Relayed,
+    overlay.RelayBroken,
+    overlay.RelayFull,
+    overlay.Announce,
+    overlay.PartitionInfo,
+    overlay.NameAsk,
+    overlay.NameAnswer,
+    overlay.Retire,
+    mobility.Superseded,
+    propagation.TableWant,
+    propagation.TableStop,
+    propagation.TableFull,
+    propagation.TableDelta,
+    streams.Attach,
+    streams.Attached,
+    streams.Unfed,
+    streams.Detach,
+    streams.Frame,
+    streams.Silence,
+    streams.Regime,
+    streams.RegimeWant,
+    streams.Nack,
+    streams.Released,
+    streams.Unreadable,
+    streams.SetDefine,
+    streams.SetForget,
+    streams.Report,
+    streams.AckExpected,
+    streams.Advance,
+    requests.Read,
+    requests.ReadReply,
+    requests.ReleaseHold,
+    requests.Leave,
+    requests.Done,
+    # requests of clients
+    clients.OpenPubend,
+    clients.OpenPublisher,
+    clients.Publish,
+    clients.Subscribe,
+    clients.Credit,
+    clients.Ack,
+    clients.SetFilter,
+    clients.Seek,
+    clients.Unsubscribe,
+    clients.ReadLog,
+    clients.RetireHost,
+    clients.ListPartitions,
+    operating.ShowBroker,
+    operating.ShowTopology,
+    operating.ListPubends,
+    operating.ListSubscriptions,
+    operating.ShowSubscription,
+    operating.SeekDurable,
+    operating.SetDurableFilter,
+    operating.RemoveDurable,
+    staging.Stage,
+    staging.CommitStaged,
+    staging.DropStaged,
+    # replies and notices to clients
+    clients.PubendOpened,
+    clients.PublisherOpened,
+    clients.Published,
+    clients.Subscribed,
+    clients.Started,
+    clients.Stalled,
+    clients.Delivery,
+    clients.Progress,
+    clients.Gap,
+    clients.Ended,
+    clients.FilterSet,
+    clients.Switched,
+    clients.Unsubscribed,
+    clients.ReadPart,
+    clients.HostRetired,
+    clients.PartitionTable,
+    clients.Refused,
+    operating.BrokerShown,
+    operating.TopologyShown,
+    operating.PubendList,
+    operating.SubscriptionList,
+    operating.SubscriptionShown,
+    operating.DurableSought,
+    staging.Staged,
+    staging.StagedCommitted,
+    staging.StagedDropped,
+    # storage
+    records.Store,
+    records.Erase,
+    records.Append,
+    records.AppendPacked,
+    records.Trim,
+    records.LogRow,
+    records.PackedRow,
+    records.LifeRecord,
+    records.HomeRecord,
+    records.NeighbourhoodRecord,
+    records.PubendRecord,
+    records.RegimeRecord,
+    records.MemberRecord,
+    records.HoldRecord,
+    records.EarlyHostRecord,
+    records.LeftRecord,
+    records.PublisherRecord,
+    records.StagedRecord,
+    records.CommitRecord,
+    records.JoinRecord,
+    records.PlaceRecord,
+    records.RetirementRecord,
+    records.SubscriptionRecord,
+)
+"""The number of a class is its place here; lines are renamed and added at the end, never moved."""
+
+KEY_WORDS: Final = (
+    "life",
+    "home",
+    "neighbourhood",
+    "pubend",
+    "regime",
+    "member",
+    "left",
+    "hold",
+    "early host",
+    "publisher",
+    "staged",
+    "commit",
+    "join",
+    "place",
+    "retirement",
+    "subscription",
+)
+"""The first part of every record key; its number stands for it."""
+
+LEFT_OUT: Final[dict[type, frozenset[str]]] = {
+    Dismiss: frozenset({"reason"}),
+    Fetched: frozenset({"damaged"}),
+    overlay.Hello: frozenset({"protocol"}),
+    streams.Unreadable: frozenset({"reason"}),
+    requests.ReadReply: frozenset({"fault"}),
+    clients.Waiting: frozenset({"reason"}),
+    clients.Stalled: frozenset({"reason"}),
+    clients.Ended: frozenset({"reason"}),
+    clients.Refused: frozenset({"reason"}),
+    operating.HostedState: frozenset({"damage"}),
+    operating.StrandState: frozenset({"state", "waiting"}),
+}
+"""Fields with texts for people, and format versions: only whether there is something counts."""
+
+_Fold = Callable[[Any, list[Any]], None]
+
+
+class _Folder:
+    """Turns values into flat lists of numbers and texts; knows each class after it was seen once."""
+
+    def __init__(self) -> None:
+        self._codes = {kind: code for code, kind in enumerate(CODED, 1)}
+        self._words = {word: code for code, word in enumerate(KEY_WORDS, 1)}
+        self._folds: dict[type, _Fold] = dict.fromkeys(
+            (int, float, str, bytes, bool, type(None)), _plain
+        )
+        self._folds[memoryview] = lambda value, out: out.append(bytes(value))
+        self._folds[bytearray] = lambda value, out: out.append(bytes(value))
+        self._folds[tuple] = self._folds[list] = self._sequence
+        self._folds[dict] = self._mapping
+        self._folds[records.Erase] = self._key
+
+    def fold(self, value: Any, out: list[Any]) -> None:
+        """Append a value, flat."""
+        kind = type(value)
+        fold = self._folds.get(kind)
+        if fold is None:
+            fold = self._folds[kind] = self._fold_of(kind)
+        fold(value, out)
+
+    def _fold_of(self, kind: type) -> _Fold:
+        if issubclass(kind, Enum):
+            members = list(kind)
+            return lambda value, out: out.append(members.index(value))
+        if issubclass(kind, msgspec.Struct):
+            return self._struct(kind)
+        if issubclass(kind, tuple):
+            return self._named_tuple
+        raise AssertionError(f"{kind.__name__} has no place in a digest of steps")
+
+    def _struct(self, kind: type[msgspec.Struct]) -> _Fold:
+        code = self._codes.get(kind)
+        hidden = LEFT_OUT.get(kind, frozenset())
+        unknown = hidden.difference(kind.__struct_fields__)
+        assert not unknown, f"{kind.__name__} has no field {', '.join(sorted(unknown))}"
+        fields = [(name, name in hidden) for name in kind.__struct_fields__]
+
+        def fold(value: Any, out: list[Any]) -> None:
+            if code is not None:
+                out.append(code)
+            for name, is_hidden in fields:
+                part = getattr(value, name)
+                if is_hidden:
+                    out.append(bool(part))
+                else:
+                    self.fold(part, out)
+
+        return fold
+
+    def _sequence(self, value: Any, out: list[Any]) -> None:
+        out.append(len(value))
+        for each in value:
+            self.fold(each, out)
+
+    def _named_tuple(self, value: Any, out: list[Any]) -> None:
+        for each in value:
+            self.fold(each, out)
+
+    def _mapping(self, value: Any, out: list[Any]) -> None:
+        out.append(len(value))
+        for key, each in value.items():
+            self.fold(key, out)
+            self.fold(each, out)
+
+    def _key(self, value: Any, out: list[Any]) -> None:
+        word, *rest = value.key
+        out += (self._codes[records.Erase], self._words[word], *rest)
+
+
+def _plain(value: Any, out: list[Any]) -> None:
+    out.append(value)
+
+
+class RunDigest(Probe):
+    """Folds every step of a run into a digest."""
+
+    def __init__(self) -> None:
+        self._folder = _Folder()
+        self._hash = hashlib.blake2b(digest_size=8)
+        self._encode = msgspec.msgpack.Encoder().encode
+
+    def stepped(self, world: World, process: Process, event: Event, effects: list[Any]) -> None:
+        """Fold one step in."""
+        out: list[Any] = [world.now, process.host.index]
+        self._folder.fold(event, out)
+        for effect in effects:
+            self._folder.fold(effect, out)
+        self._hash.update(self._encode(out))
+
+    def hexdigest(self) -> str:
+        """Return what was folded in so far, in hexadecimal."""
+        return self._hash.hexdigest()
+
+
+def digest_of(seed: int, *, checked: bool = False) -> str:
+    """Run a seed and return its digest; ``checked`` runs the invariants too, which changes nothing."""
+    run = Run(draw(seed), probes=PROBES if checked else ())
+    digest = RunDigest()
+    run.world.probes.append(digest)
+    result = run.play()
+    return f"{digest.hexdigest()}.{result.trace_hash}.{len(result.violations)}"
+
+
+def digests_of(
+    seeds: Iterable[int], *, workers: int = 1, checked: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Run seeds, in order, and return each with its digest."""
+    wanted = list(seeds)
+    one = partial(digest_of, checked=checked)
+    if workers <= 1:
+        yield from zip(wanted, map(one, wanted), strict=True)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        yield from zip(wanted, pool.map(one, wanted, chunksize=2), strict=True)
+
+
+def load(path: Path) -> dict[int, str]:
+    """Read digests that :func:`save` wrote: a seed and its digest a line."""
+    found: dict[int, str] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        seed, _, digest = line.partition(" ")
+        if not seed.isdigit() or not digest:
+            raise UsageError(f"{path}:{number} is not a seed and a digest: {line!r}")
+        found[int(seed)] = digest
+    return found
+
+
+def save(path: Path, digests: dict[int, str]) -> None:
+    """Write digests, lowest seed first."""
+    lines = [f"{seed} {digest}\n" for seed, digest in sorted(digests.items())]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def compare(recorded: dict[int, str], found: dict[int, str]) -> list[int]:
+    """Return the seeds whose digests differ from the recorded ones, or were never recorded."""
+    return [seed for seed, digest in found.items() if recorded.get(seed) != digest]

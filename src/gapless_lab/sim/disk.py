@@ -1,0 +1,207 @@
+"""A simulated disk: atomic changes, syncs that take a while, loss of what was not synced.
+
+Writes queue; a sync takes all that are queued when it begins (group commit), and when it is over
+they are applied in order and answered by ``Written``. A fetch reads what is durable when it is
+answered.
+
+Fault budget. A crash loses the writes that were not synced, except for a prefix that may have
+reached the disk unseen (a write may survive without its ``Written``); the write after that prefix
+may be torn, which opening the disk finds and cuts off. A row may be damaged: every fetch that comes
+to it stops before it and says so. A full disk fails the next sync, which ends the process: a broker
+whose write failed must not go on (R27). Never: loss of a synced write, another order of writes, a
+damaged row served as sound, damage of records.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from gapless.core.ids import PubendId
+from gapless.core.machine import Fetch, Fetched, Write, Written
+from gapless.messages.records import (
+    Append,
+    AppendPacked,
+    Change,
+    Erase,
+    LogRow,
+    Record,
+    Store,
+    Trim,
+)
+from gapless.packed.pick import pack, packed, unpack_row
+
+if TYPE_CHECKING:
+    from gapless_lab.sim.world import Host, Process, World
+
+__all__ = ["Disk", "row_bytes"]
+
+
+class Disk:
+    """The disk of one host."""
+
+    def __init__(self, world: World, host: Host, random: Random) -> None:
+        self._world = world
+        self._host = host
+        self._random = random
+        self.records: dict[tuple[str, ...], Record] = {}
+        self.logs: dict[PubendId, list[LogRow]] = {}
+        self.damaged: dict[PubendId, list[int]] = {}
+        """By pubend the first ticks of the rows that cannot be read."""
+        self.once_damaged: set[PubendId] = set()
+        """Pubends with a row that could not be read, whether or not it is still there."""
+        self.full = False
+        self.watchers: list[Callable[[Host, Change], None]] = []
+        """Who is told of every change that became durable."""
+        self._queued: deque[Write] = deque()
+        self._syncing: list[Write] = []
+
+    @property
+    def unsynced(self) -> list[Write]:
+        """The writes that a crash would lose, oldest first."""
+        return [*self._syncing, *self._queued]
+
+    def load(self) -> list[Record]:
+        """Return all records, in the order of their keys."""
+        return [self.records[key] for key in sorted(self.records)]
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def write(self, process: Process, write: Write) -> None:
+        """Take a write; it is answered when it is durable."""
+        self._queued.append(write)
+        if not self._syncing:
+            self._begin_sync(process)
+
+    def _begin_sync(self, process: Process) -> None:
+        self._syncing = list(self._queued)
+        self._queued.clear()
+        options = self._world.options
+        low, high = options.sync_us_min, options.sync_us_max
+        delay = low + int(self._random.random() * (high - low))
+        self._world.push(self._world.now + delay, self._synced, process, None)
+
+    def _synced(self, process: Process, _: None) -> None:
+        if not process.alive:
+            return
+        if self.full:
+            self._world.crash(self._host, "a write failed: no space left on the disk")
+            return
+        batch, self._syncing = self._syncing, []
+        for write in batch:
+            self._apply(write.changes)
+        if self._queued:
+            self._begin_sync(process)
+        written = [Written(write.ticket) for write in batch]
+        if self._world.options.together:
+            self._world.happen(process, *written)
+        else:
+            for each in written:
+                self._world.happen(process, each)
+
+    def crash(self) -> int:
+        """Lose what was not synced, up to a prefix that reached the disk; return how many."""
+        pending = self.unsynced
+        self._syncing = []
+        self._queued.clear()
+        if not pending:
+            return 0
+        kept = 0
+        if self._random.random() < self._world.options.survive:
+            kept = self._random.randint(0, len(pending))
+        for write in pending[:kept]:
+            self._apply(write.changes)
+        if kept < len(pending) and self._random.random() < self._world.options.torn:
+            # the half of a write: its checksum does not fit, so opening the disk cuts it off
+            self._world.count_fault("torn write")
+        return len(pending) - kept
+
+    def _apply(self, changes: tuple[Any, ...]) -> None:
+        for each in changes:
+            # nobody who watches has to know that some rows come packed
+            change = Append(unpack_row(each)) if type(each) is AppendPacked else each
+            if type(change) is Store:
+                self.records[change.record.key] = change.record
+            elif type(change) is Append:
+                assert change.pack in {b"", pack(change.row.publications)}, "they are not the same"
+                self._append(change.row)
+            elif type(change) is Erase:
+                self.records.pop(change.key, None)
+            elif type(change) is Trim:
+                self._trim(change)
+            else:
+                raise AssertionError(f"{change!r} is no change")
+            for watcher in self.watchers:
+                watcher(self._host, change)
+
+    def _append(self, row: LogRow) -> None:
+        rows = self.logs.setdefault(row.pubend, [])
+        if not row.first <= row.last or (rows and row.first <= rows[-1].last):
+            self._world.violate("duplicate", f"{row.pubend}: {row} is not above the log (I1)")
+        rows.append(row)
+
+    def _trim(self, trim: Trim) -> None:
+        rows = self.logs.get(trim.pubend, [])
+        del rows[: bisect.bisect_right(rows, trim.up_to, key=_last)]
+        damaged = self.damaged.get(trim.pubend)
+        if damaged:
+            lowest = rows[0].first if rows else trim.up_to + 1
+            self.damaged[trim.pubend] = [first for first in damaged if first >= lowest]
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def fetch(self, process: Process, fetch: Fetch) -> None:
+        """Take a request for rows; it is answered after a while."""
+        options = self._world.options
+        delay = options.sync_us_min + int(self._random.random() * options.sync_us_min)
+        self._world.push(self._world.now + delay, self._fetched, process, fetch)
+
+    def _fetched(self, process: Process, fetch: Fetch) -> None:
+        if process.alive:
+            read = self.read(fetch.pubend, fetch.low, fetch.high, fetch.bytes_max)
+            rows, damaged, complete = read
+            told = tuple(map(packed, rows)) if fetch.packed else rows
+            self._world.happen(process, Fetched(fetch.ticket, told, damaged, complete))
+
+    def read(
+        self, pubend: PubendId, low: int, high: int, bytes_max: int
+    ) -> tuple[tuple[LogRow, ...], str | None, bool]:
+        """Return the rows that touch the range: at least one, then up to so many bytes.
+
+        Also which row could not be read, and whether these are all.
+        """
+        rows = self.logs.get(pubend, [])
+        damaged = self.damaged.get(pubend, ())
+        found: list[LogRow] = []
+        size = 0
+        for place in range(bisect.bisect_left(rows, low, key=_last), len(rows)):
+            row = rows[place]
+            if row.first > high:
+                break
+            if row.first in damaged:
+                return tuple(found), f"{pubend}: row {row.first} to {row.last} is damaged", False
+            size += row_bytes(row)
+            if found and size > bytes_max:
+                return tuple(found), None, False
+            found.append(row)
+        return tuple(found), None, True
+
+    def damage(self, pubend: PubendId, first: int) -> None:
+        """Damage the row that begins at a tick."""
+        self.damaged.setdefault(pubend, []).append(first)
+        self.once_damaged.add(pubend)
+
+
+def _last(row: LogRow) -> int:
+    return row.last
+
+
+def row_bytes(row: LogRow) -> int:
+    """Return about how large a row is on disk."""
+    return 48 + sum(
+        24 + len(publication.payload) + 16 * len(publication.attributes)
+        for publication in row.publications
+    )

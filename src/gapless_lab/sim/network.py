@@ -1,0 +1,358 @@
+"""Two models of a network between hosts: ordered connections, and datagrams.
+
+**session**: a pair of hosts has a connection or none. A connection carries packets in order, each
+way, after a delay. A cut stops one direction. Then the connection either *stalls* (it goes on where
+it was when the cut heals, as TCP does; a sender with too much under way is told) or *breaks*: all
+that was under way is lost, and each end is told by LinkDown after a while or, half-open, never. When both ends live and nothing is cut, a new
+connection gives LinkUp at both ends; an end that was never told of the old one's death may get
+LinkUp without LinkDown.
+
+**datagram**: packets are lost, doubled and overtake each other; links are up from the start.
+
+Fault budget. Within one connection nothing is repeated or reordered, and nothing is skipped unless
+the options have that as a fault of its own; a packet of one connection never arrives in the next.
+Contents are never changed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from gapless.core.ids import BrokerId
+from gapless.core.machine import LinkDown, LinkFree, LinkFull, LinkUp, Received
+from gapless_lab.sim.options import NetworkKind
+
+if TYPE_CHECKING:
+    from gapless_lab.sim.world import Host, World
+
+__all__ = ["DatagramNetwork", "Link", "Network", "Pair", "SessionNetwork", "make_network"]
+
+UP: Final = object()
+"""The first thing that a connection carries: that it is there."""
+
+
+class Pair:
+    """Two hosts, and the connection between them in the session model."""
+
+    __slots__ = ("links", "number", "open", "stalls")
+
+    def __init__(self) -> None:
+        self.links: tuple[Link, Link]
+        self.number = 0
+        """Which connection it is; a packet of another one is lost."""
+        self.open = False
+        self.stalls = False
+        """Whether the present cut only stops the connection."""
+
+
+class Link:
+    """One direction between two hosts."""
+
+    __slots__ = (
+        "arrival",
+        "back",
+        "bytes",
+        "cut",
+        "full",
+        "held",
+        "loss",
+        "pair",
+        "permanent",
+        "queue",
+        "skips",
+        "source",
+        "stalled",
+        "target",
+        "told",
+    )
+
+    def __init__(self, source: Host, target: Host, pair: Pair) -> None:
+        self.source = source
+        self.target = target
+        self.pair = pair
+        self.back: Link
+        self.cut = False
+        self.permanent = False
+        self.held = 0
+        """How many outages keep it cut."""
+        self.loss = 0.0
+        self.told = 0
+        """The connection that the source believes in; 0 for none."""
+        self.arrival = 0
+        self.queue: deque[Any] = deque()
+        self.bytes = 0
+        """About how much is under way."""
+        self.full = False
+        self.skips = False
+        """Whether the next packet is lost, though the connection goes on."""
+        self.stalled = 0
+
+
+class Network:
+    """What both models share: which links there are, delays, cuts."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = world.stream("network")
+        self._draw = self._random.random
+        self.links: dict[BrokerId, dict[BrokerId, Link]] = {name: {} for name in world.hosts}
+        self.pairs: list[Pair] = []
+        self.sent = 0
+        self.lost = 0
+        self._delay_min = world.options.delay_us_min
+        self._delay_span = max(0, world.options.delay_us_max - world.options.delay_us_min)
+        for source in world.hosts.values():
+            for name in source.neighbourhood.all_brokers():
+                if name > source.broker:
+                    self._join(source, world.hosts[name])
+
+    def _join(self, left: Host, right: Host) -> None:
+        pair = Pair()
+        there, back = Link(left, right, pair), Link(right, left, pair)
+        there.back, back.back = back, there
+        pair.links = (there, back)
+        self.pairs.append(pair)
+        self.links[left.broker][right.broker] = there
+        self.links[right.broker][left.broker] = back
+
+    def delay(self) -> int:
+        """Draw how long a packet takes; one in a hundred takes long."""
+        drawn = self._draw()
+        delay = self._delay_min + int(drawn * self._delay_span)
+        return delay if drawn < 0.99 else delay * 8
+
+    # --- what the models do ------------------------------------------------------------------
+
+    def send(self, source: Host, target: BrokerId, packet: Any) -> None:
+        """Take a packet from a host."""
+        raise NotImplementedError
+
+    def started(self, host: Host) -> None:
+        """A process began on a host."""
+        raise NotImplementedError
+
+    def stopped(self, host: Host) -> None:
+        """A host's process is gone."""
+        raise NotImplementedError
+
+    def in_flight(self) -> Iterator[tuple[Link, Any]]:
+        """Return every packet that may still arrive."""
+        raise NotImplementedError
+
+    def reset(self, pair: Pair) -> None:
+        """Break a connection without cutting anything."""
+
+    def cut(self, link: Link, *, permanent: bool = False) -> None:
+        """Let nothing through a link; a permanent cut is not healed by its own end."""
+        link.cut = True
+        link.permanent = link.permanent or permanent
+        self._world.note(link.source.broker, f"link to {link.target.broker} is cut")
+
+    def heal(self, link: Link) -> None:
+        """Let packets through again."""
+        link.cut = link.permanent = False
+        self._world.note(link.source.broker, f"link to {link.target.broker} heals")
+
+
+class SessionNetwork(Network):
+    """Connections that keep the order and die."""
+
+    def send(self, source: Host, target: BrokerId, packet: Any) -> None:
+        """Put a packet at the end of the connection, if the sender's end still is one."""
+        link = self.links[source.broker][target]
+        pair = link.pair
+        self.sent += 1
+        if link.told != pair.number or not pair.open or (link.cut and not pair.stalls):
+            self.lost += 1
+            return
+        if link.skips:
+            link.skips = False
+            self.lost += 1
+            self._world.count_fault("skipped packet")
+            return
+        self._enqueue(link, packet)
+
+    def _enqueue(self, link: Link, item: Any) -> None:
+        link.queue.append(item)
+        link.bytes += _bytes(item)
+        if link.bytes > self._world.parameters.queue_bytes_max and not link.full:
+            link.full = True
+            self._world.push(self._world.now, self._tell_queue, link, link.pair.number)
+        at = self._world.now + self.delay()
+        link.arrival = at = max(at, link.arrival)
+        self._world.push(at, self._arrive, link, link.pair.number)
+
+    def _arrive(self, link: Link, number: int) -> None:
+        if number != link.pair.number or not link.queue:
+            return
+        if link.cut:
+            link.stalled += 1  # breaking clears the queue, so this connection stalls
+            return
+        item = link.queue.popleft()
+        link.bytes -= _bytes(item)
+        if link.full and link.bytes <= self._world.parameters.queue_bytes_max // 2:
+            link.full = False
+            self._world.push(self._world.now, self._tell_queue, link, number)
+        process = link.target.process
+        assert process is not None, "a crash breaks the connections of its host"
+        if item is UP:
+            if link.back.told and self._draw() < 0.5:
+                self._world.happen(process, LinkDown(link.source.broker))
+            link.back.told = number
+            self._world.happen(process, LinkUp(link.source.broker))
+        else:
+            self._world.happen(process, Received(link.source.broker, item))
+
+    def in_flight(self) -> Iterator[tuple[Link, Any]]:
+        """Return what is under way on all connections, oldest first on each link."""
+        for links in self.links.values():
+            for link in links.values():
+                for item in link.queue:
+                    if item is not UP:
+                        yield link, item
+
+    # --- connecting and breaking -------------------------------------------------------------
+
+    def started(self, host: Host) -> None:
+        """Connect a new process with all its peers that live."""
+        for link in self.links[host.broker].values():
+            self._connect_later(link.pair)
+
+    def stopped(self, host: Host) -> None:
+        """Break all connections of a dead process."""
+        for link in self.links[host.broker].values():
+            link.told = 0
+            self._break(link.pair)
+
+    def cut(self, link: Link, *, permanent: bool = False) -> None:
+        """Stop one direction; the connection stalls or breaks."""
+        already = link.cut
+        super().cut(link, permanent=permanent)
+        pair = link.pair
+        if already or not pair.open:
+            return
+        if link.back.cut and pair.stalls:
+            return
+        pair.stalls = self._draw() < self._world.options.stall
+        if not pair.stalls:
+            self._break(pair)
+        elif permanent or self._draw() < 0.5:
+            # nobody waits for ever: in the end the transport gives up
+            delay = int(self._draw() * 2_000_000)
+            self._world.push(self._world.now + delay, self._give_up, pair, pair.number)
+
+    def heal(self, link: Link) -> None:
+        """Open a direction; a stalled connection goes on, a broken one is made anew."""
+        super().heal(link)
+        pair = link.pair
+        if pair.open:
+            stalled, link.stalled = link.stalled, 0
+            for _ in range(stalled):
+                at = max(link.arrival, self._world.now + self.delay())
+                link.arrival = at
+                self._world.push(at, self._arrive, link, pair.number)
+        else:
+            self._connect_later(pair)
+
+    def reset(self, pair: Pair) -> None:
+        """Break a connection; the hosts connect again if nothing is cut."""
+        if pair.open:
+            self._break(pair)
+            self._connect_later(pair)
+
+    def _give_up(self, pair: Pair, number: int) -> None:
+        if pair.number == number and pair.open and (pair.links[0].cut or pair.links[1].cut):
+            self._break(pair)
+
+    def _break(self, pair: Pair) -> None:
+        pair.open = False
+        for link in pair.links:
+            self.lost += len(link.queue)
+            link.queue.clear()
+            link.bytes = link.stalled = 0
+            link.full = link.skips = False
+            if link.told and self._draw() >= self._world.options.half_open:
+                at = self._world.now + self.delay() + int(self._draw() * 50_000)
+                self._world.push(at, self._tell_down, link, link.told)
+
+    def _tell_queue(self, link: Link, number: int) -> None:
+        """Tell a sender that much waits to be sent, or no more."""
+        process = link.source.process
+        if number == link.pair.number and process is not None:
+            name = link.target.broker
+            self._world.happen(process, LinkFull(name) if link.full else LinkFree(name))
+
+    def _tell_down(self, link: Link, number: int) -> None:
+        process = link.source.process
+        if link.told == number and process is not None:
+            link.told = 0
+            self._world.happen(process, LinkDown(link.target.broker))
+
+    def _connect_later(self, pair: Pair) -> None:
+        at = self._world.now + self.delay() + int(self._draw() * 20_000)
+        self._world.push(at, self._connect, pair, pair.number)
+
+    def _connect(self, pair: Pair, number: int) -> None:
+        there, back = pair.links
+        if pair.open or pair.number != number or there.cut or back.cut:
+            return
+        if there.source.process is None or back.source.process is None:
+            return
+        pair.number += 1
+        pair.open = True
+        pair.stalls = False
+        for link in pair.links:
+            link.stalled = 0
+            self._enqueue(link, UP)
+
+
+class DatagramNetwork(Network):
+    """Packets on their own: lost, doubled, overtaken."""
+
+    def send(self, source: Host, target: BrokerId, packet: Any) -> None:
+        """Let a packet arrive, or not, or twice."""
+        link = self.links[source.broker][target]
+        self.sent += 1
+        if link.cut or (link.loss and self._draw() < link.loss):
+            self.lost += 1
+            return
+        world = self._world
+        world.push(world.now + self.delay(), self._arrive, link, packet)
+        if link.loss and self._draw() < world.options.duplicate:
+            world.push(world.now + self.delay(), self._arrive, link, packet)
+
+    def _arrive(self, link: Link, packet: Any) -> None:
+        process = link.target.process
+        if link.cut or process is None:
+            self.lost += 1
+            return
+        self._world.happen(process, Received(link.source.broker, packet))
+
+    def in_flight(self) -> Iterator[tuple[Link, Any]]:
+        """Return what is under way, in the order of the queue."""
+        for _, _, action, link, packet in self._world.planned():
+            if action == self._arrive:
+                yield link, packet
+
+    def started(self, host: Host) -> None:
+        """Tell a new process that all links are up."""
+        for link in self.links[host.broker].values():
+            if host.process is not None:
+                self._world.happen(host.process, LinkUp(link.target.broker))
+
+    def stopped(self, host: Host) -> None:
+        """Nobody notices."""
+
+
+def _bytes(item: Any) -> int:
+    """Return about how large a packet is."""
+    return 64 * (1 + len(getattr(item, "messages", ())))
+
+
+def make_network(world: World) -> Network:
+    """Return the network that the options ask for."""
+    if world.options.network is NetworkKind.SESSION:
+        return SessionNetwork(world)
+    return DatagramNetwork(world)

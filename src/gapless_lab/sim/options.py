@@ -1,0 +1,410 @@
+"""Swarm options: everything that distinguishes one run from another, drawn from its seed.
+
+Each seed draws its own world: how many cells and how they hang together, which network, which
+faults at which rates, which limits are tiny, what clients do. About a tenth of the seeds have no
+faults at all, so that what fails in a healthy overlay is not blamed on a fault. Options print in
+one line, travel as JSON, and ``with_`` changes some for shrinking.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from gapless.core.parameters import Parameters
+from gapless.overlay.neighbourhood import Topology
+from gapless_lab.sim.limits import draw_limits, paced
+from gapless_lab.sim.regions import with_regions
+from gapless_lab.sim.shapes import SHAPES, tree
+from gapless_lab.sim.situations import add_situation
+
+__all__ = [
+    "BROKERS_MAX",
+    "FAULT_KINDS",
+    "RARE_FAULT_KINDS",
+    "NetworkKind",
+    "Options",
+    "draw",
+    "draw_ordinary",
+    "with_redundancy",
+]
+
+FAULT_KINDS: Final = (
+    "crash",
+    "crash inside a sync",
+    "pause",
+    "cut",
+    "one-way cut",
+    "permanent cut",
+    "reset",
+    "loss",
+    "clock jump",
+    "client loss",
+    "slow client",
+    "full disk",
+    "damage",
+)
+"""Every kind of fault that has a rate; rates are strikes a second of virtual time, whole world."""
+
+RARE_FAULT_KINDS: Final = ("skipped packet",)
+"""Kinds that only some situations have (:mod:`.situations`)."""
+
+
+BROKERS_MAX: Final = 15
+"""So many brokers a world has at most; more take long and show little more."""
+
+STAGING_SHARE: Final = 0.125
+"""How many seeds have writers that stage."""
+
+RELAYED_DELAY_US: Final = 1_500
+"""How long a packet usually takes at most, at the usual pace, where links stay cut."""
+
+RIVALS_SHARE: Final = 0.15
+"""Of seeds in which publishers open one pubend at several brokers."""
+
+FLEEING_SHARE: Final = 0.1
+"""How many seeds are about clients that flee."""
+
+
+class NetworkKind(StrEnum):
+    """How links fail."""
+
+    SESSION = "session"
+    DATAGRAM = "datagram"
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. The defaults are a small world without faults."""
+
+    seed: int = 0
+
+    # the overlay
+    cells: int = 3
+    shape: str = "line"
+    fan_out: int = 2
+    brokers_per_cell: int = 1
+    mixed_cells: bool = False
+    """Whether cells have from one broker up to so many, instead of so many each."""
+    delta: int = 1
+    pace: float = 0.1
+    """How short the parameters' times are, against their defaults."""
+    limits: dict[str, int] = {}
+    """Parameters that differ from the paced defaults."""
+
+    # the network and the disks
+    network: NetworkKind = NetworkKind.SESSION
+    delay_us_min: int = 200
+    delay_us_max: int = 2_000
+    duplicate: float = 0.0
+    half_open: float = 0.3
+    """How often an end is not told that its connection is gone."""
+    stall: float = 0.3
+    """How often a cut only stops a connection, which goes on when it heals."""
+    sync_us_min: int = 100
+    sync_us_max: int = 2_000
+    together: bool = False
+    """Whether a machine takes all writes of one sync in one step, as the running system does."""
+    survive: float = 0.5
+    """How often a crash leaves unsynced writes on the disk."""
+    torn: float = 0.2
+    clock_error_us: int = 0
+    """How wrong wall clocks are at the start, at most."""
+
+    # faults
+    rates: dict[str, float] = {}
+    quiet: float = 0.25
+    """The share of the periods in which no fault strikes."""
+    period_ms: int = 200
+    down_ms_min: int = 0
+    down_ms_max: int = 600
+    outage_ms: int = 600
+    """How long whole cells stay broken, at most."""
+    relapse: float = 0.0
+    """How likely those who recover from that are struck again."""
+    whole_core: float = 0.5
+    """How likely the whole overlay heals; else a part of it does."""
+    inner_losses: float = 0.0
+    """How likely a cell of what heals has lost brokers for ever, up to δ whole cells in a row."""
+    inner_cuts: float = 0.0
+    """How likely a link in what heals stays cut, if there is a way over others."""
+
+    # the phases
+    safety_ms: int = 2_000
+    liveness_ms: int = 30_000
+
+    # the workload
+    operations_max: int = 1_000_000
+    """After so many operations clients do nothing new; shrinking lowers it."""
+    domain: int = 3
+    """How many values an attribute has: small, so that filters overlap."""
+    pubends: int = 2
+    publishers: int = 3
+    subscribers: int = 4
+    publish_rate: float = 60.0
+    batch_max: int = 3
+    churn_rate: float = 5.0
+    """Subscribing, unsubscribing, changing filters, seeking: operations a second."""
+    durable: float = 0.5
+    total: float = 0.2
+    past: float = 0.3
+    """How often a subscription begins in the past."""
+    best_effort: float = 0.0
+    late_pubends: float = 0.3
+    rivals: float = 0.0
+    """How likely a publisher begins at another broker than others of the same pubend."""
+    outside: float = 0.02
+    """How often a publication lies outside its advertisement."""
+    widen_rate: float = 0.0
+    """Advertisements widened, a second."""
+    repeat_rate: float = 0.0
+    """Batches that a publisher sends again although they were answered, a second."""
+    stagers: int = 0
+    """Writers that stage and commit."""
+    stage_rate: float = 0.0
+    """Batches that they begin, a second."""
+    amnesia: float = 0.1
+    """How often a durable client comes back without its own position."""
+    reads: float = 1.0
+    """Reads of a log by a client, a second."""
+    roam: float = 0.2
+    """How often a client without durable subscription comes back at another broker."""
+    flee: float = 0.0
+    """How often a client with a durable subscription comes back at another broker."""
+    credit_max: int = 20
+    expiry: bool = False
+    """Whether members and holds may expire, so that gaps are lawful."""
+    expiry_s: int = 604_800
+    """After how long without their client durable subscriptions end."""
+    retention_s: int = 0
+    """How long logs are kept beyond what members need: mostly not at all."""
+
+    @property
+    def calm(self) -> bool:
+        """Whether no fault ever strikes."""
+        return not any(self.rates.values())
+
+    @property
+    def forgiving(self) -> bool:
+        """Whether a log may go while somebody needs it: then a gap is lawful, if it is told."""
+        return self.expiry or "log_bytes_max" in self.limits or self.expiry_s < DEFAULTS.expiry_s
+
+    def with_(self, **changes: Any) -> Options:
+        """Return the same options but for some."""
+        return msgspec.structs.replace(self, **changes)
+
+    def line(self) -> str:
+        """Return what differs from the defaults, in one line."""
+        return " ".join(
+            f"{name}={_short(value)}"
+            for name, value in msgspec.structs.asdict(self).items()
+            if name == "seed" or value != getattr(DEFAULTS, name)
+        )
+
+    def json(self) -> str:
+        """Return the options as JSON."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def of_json(cls, text: str) -> Options:
+        """Read options that ``json`` wrote."""
+        return msgspec.json.decode(text, type=cls)
+
+    def parameters(self) -> Parameters:
+        """Return the parameters of all brokers."""
+        times: dict[str, Any] = paced(self.pace, expiry=self.expiry, retention_s=self.retention_s)
+        ordered = self.network is NetworkKind.SESSION
+        return Parameters(**{**times, **self.limits}, delta=self.delta, ordered_sessions=ordered)
+
+    def topology(self) -> Topology:
+        """Return the tree of cells."""
+        return tree(
+            self.shape,
+            self.cells,
+            self.fan_out,
+            self.brokers_per_cell,
+            self.seed,
+            mixed=self.mixed_cells,
+        )
+
+    def down_us(self, random: Random) -> int:
+        """Draw how long something stays broken: mostly short, sometimes long."""
+        span = max(0, self.down_ms_max - self.down_ms_min)
+        return 1_000 + self.down_ms_min * 1_000 + int(span * 1_000 * random.random() ** 2)
+
+    def outage_us(self, random: Random) -> int:
+        """Draw how long whole cells stay broken."""
+        return int(self.outage_ms * 1_000 * (0.1 + 0.9 * random.random()))
+
+
+DEFAULTS = Options()
+
+
+def draw(seed: int) -> Options:
+    """Return the options of a seed."""
+    together = Random(f"{seed}/together").random() < 0.5  # noqa: S311
+    ordinary = with_redundancy(draw_ordinary(seed))
+    rare = _also_staging(add_situation(ordinary).with_(together=together))
+    return with_regions(_with_rivals(_often_fleeing(rare)))
+
+
+def with_redundancy(options: Options) -> Options:
+    """Return the options with cells of several brokers, and with losses that never heal."""
+    random = Random(f"{options.seed}/redundancy")  # noqa: S311
+    brokers = random.choice((1, 1, 2, 2, 3))
+    calm = options.calm
+    redundant = options.with_(
+        brokers_per_cell=brokers,
+        cells=min(options.cells, BROKERS_MAX // brokers),
+        delta=random.choice((0, 1, 1, 2, 3, 4)),
+        inner_losses=0.0 if calm else random.choice((0.0, 0.2, 0.5)),
+        inner_cuts=0.0 if calm else random.choice((0.0, 0.2, 0.5)),
+        flee=random.choice((0.0, 0.0, 0.2, 0.5)),
+    )
+    return _near(redundant) if redundant.inner_cuts else redundant
+
+
+def _near(options: Options) -> Options:
+    """Return the options with links that are quick enough for ways over relays.
+
+    Such a way has several hops, and on a busy link the slowest of a hundred packets sets the pace.
+    Were that beyond the failure detector's patience, no session over relays could last.
+    """
+    slowest = int(RELAYED_DELAY_US * options.pace / 0.1)
+    return options.with_(
+        delay_us_min=min(options.delay_us_min, slowest // 2),
+        delay_us_max=min(options.delay_us_max, slowest),
+    )
+
+
+def _also_staging(options: Options) -> Options:
+    """Return the options with writers that stage, in one seed of eight; the others stay as they are."""
+    random = Random(f"{options.seed}/staging")  # noqa: S311
+    if random.random() >= STAGING_SHARE:
+        return options
+    rate = random.choice((5.0, 20.0)) * 0.1 / options.pace
+    limits = random.choice(({}, {}, {"staged_ttl_s": 1}, {"staged_bytes_max": 3_000}))
+    return options.with_(
+        stagers=random.randint(1, 2), stage_rate=rate, limits={**options.limits, **limits}
+    )
+
+
+def _with_rivals(options: Options) -> Options:
+    """Return the options with publishers that open one pubend at several brokers, in some seeds."""
+    random = Random(f"{options.seed}/rivals")  # noqa: S311
+    if random.random() >= RIVALS_SHARE:
+        return options
+    return options.with_(
+        rivals=0.5, publishers=max(3, options.publishers), cells=max(2, options.cells)
+    )
+
+
+def _often_fleeing(options: Options) -> Options:
+    """Return the options with clients that often flee, go back, and change filters between, in some
+    seeds; the others stay as they are.
+    """
+    random = Random(f"{options.seed}/fleeing")  # noqa: S311
+    if random.random() >= FLEEING_SHARE:
+        return options
+    often = 0.1 / options.pace
+    return options.with_(
+        cells=max(2, options.cells),
+        flee=random.choice((0.5, 0.8)),
+        durable=1.0,
+        amnesia=0.3,
+        churn_rate=max(options.churn_rate, 5 * often),
+        rates={**options.rates, "crash": 2.0 * often, "client loss": 4.0 * often},
+    )
+
+
+def draw_ordinary(seed: int) -> Options:
+    """Return the options of a seed, before anything rare is added (:mod:`.situations`)."""
+    random = Random(f"{seed}/options")  # noqa: S311
+    pace = random.choice((0.1, 0.1, 0.2, 0.5))
+    shape = random.choice(SHAPES)
+    cells = random.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10, 12, 15))
+    network = random.choice((NetworkKind.SESSION, NetworkKind.SESSION, NetworkKind.DATAGRAM))
+    calm = random.random() < 0.1
+    delay_max = random.choice((500, 2_000, 2_000, 5_000, 10_000))
+    busy = random.choice((0.3, 1.0, 1.0, 2.0)) * 0.1 / pace
+    expiry = random.random() < 0.15
+    return Options(
+        seed=seed,
+        cells=cells,
+        shape=shape,
+        fan_out=random.randint(2, 4),
+        delta=random.choice((0, 1, 1, 1, 2, 3)),
+        pace=pace,
+        limits=draw_limits(random),
+        network=network,
+        delay_us_min=random.choice((50, 200, delay_max // 2)),
+        delay_us_max=delay_max,
+        duplicate=0.0 if calm else random.choice((0.0, 0.01, 0.1)),
+        half_open=random.choice((0.0, 0.3, 0.8)),
+        stall=random.choice((0.0, 0.3, 0.8)),
+        sync_us_min=random.choice((20, 100, 1_000)),
+        sync_us_max=random.choice((1_000, 2_000, 20_000)),
+        survive=random.choice((0.0, 0.5, 1.0)),
+        torn=random.choice((0.0, 0.2)),
+        clock_error_us=random.choice((0, 1_000, 100_000, 10_000_000)),
+        rates={} if calm else _draw_rates(random, pace, network),
+        quiet=random.choice((0.1, 0.25, 0.4)),
+        period_ms=int(random.choice((1_000, 2_000, 4_000)) * pace),
+        down_ms_max=_down_ms(seed, int(random.choice((500, 3_000, 8_000)) * pace), pace),
+        whole_core=random.choice((0.0, 0.5, 1.0)),
+        safety_ms=int(random.choice((10_000, 20_000, 30_000)) * pace),
+        liveness_ms=int(150_000 * pace) + 30_000,
+        domain=random.randint(2, 4),
+        pubends=random.randint(1, 4),
+        publishers=random.randint(1, 5),
+        subscribers=random.randint(1, 8),
+        publish_rate=40.0 * busy,
+        batch_max=random.choice((1, 3, 8)),
+        churn_rate=random.choice((0.5, 3.0, 10.0)) * busy,
+        durable=random.choice((0.0, 0.5, 0.5, 1.0)),
+        total=random.choice((0.0, 0.0, 0.2, 0.5)),
+        past=random.choice((0.0, 0.3, 0.6)),
+        best_effort=random.choice((0.0, 0.0, 0.0, 0.3)),
+        late_pubends=random.choice((0.0, 0.3, 0.6)),
+        outside=random.choice((0.0, 0.02)),
+        amnesia=random.choice((0.0, 0.1, 0.3)),
+        reads=random.choice((0.0, 2.0)) * busy,
+        roam=random.choice((0.0, 0.2, 0.5)),
+        credit_max=random.choice((1, 5, 20, 100)),
+        expiry=expiry,
+        retention_s=random.choice((0, 0, 1, 3_600)),
+    )
+
+
+def _down_ms(seed: int, usual: int, pace: float) -> int:
+    """Draw whether what breaks may stay so for longer than hosts are waited for (R54), and how long."""
+    random = Random(f"{seed}/long")  # noqa: S311
+    return int(40_000 * pace) if random.random() < 0.15 else usual
+
+
+def _draw_rates(random: Random, pace: float, network: NetworkKind) -> dict[str, float]:
+    """Draw which kinds of faults there are, and how often they strike."""
+    busy = 0.1 / pace  # slower parameters stretch the run, not the number of faults
+    rates: dict[str, float] = {}
+    unknown = "loss" if network is NetworkKind.SESSION else "reset"
+    for kind in FAULT_KINDS:
+        if kind == unknown:
+            continue
+        rare = kind in {"damage", "full disk"}
+        if random.random() < (0.05 if rare else 0.5):
+            strikes = 0.3 if rare else random.choice((0.5, 1.5, 4.0))
+            rates[kind] = round(strikes * busy, 3)
+    return rates
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        inner = ",".join(f"{_dashed(name)}:{each:g}" for name, each in value.items())
+        return f"{{{inner}}}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _dashed(name: str) -> str:
+    return name.replace(" ", "-")

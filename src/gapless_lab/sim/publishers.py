@@ -1,0 +1,316 @@
+"""Simulated publishers: idempotent sequences, resent in order after every loss (R27, R28)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from gapless.content.values import Value
+from gapless.core.ids import PubendId
+from gapless.messages.clients import (
+    OpenPubend,
+    OpenPublisher,
+    PubendOpened,
+    Publish,
+    Published,
+    PublisherOpened,
+    Refused,
+)
+from gapless.messages.overlay import Quality
+from gapless_lab.sim.clients import Client
+
+if TYPE_CHECKING:
+    from gapless_lab.sim.oracle import Truth
+    from gapless_lab.sim.world import Host, World
+
+__all__ = ["Batch", "PubendPlan", "Publisher"]
+
+
+REMEMBERED_MAX: Final = 200
+"""So many answered batches a publisher can repeat, spread over all that it sent."""
+
+FENCED_MAX: Final = 10
+"""So often a publisher opens its session anew before it calls a refusal groundless."""
+
+
+class PubendPlan:
+    """A pubend that the workload wants: where, and what it advertises."""
+
+    __slots__ = ("advertisement", "host", "name", "quality")
+
+    def __init__(self, name: str, host: Host, advertisement: str, quality: Quality) -> None:
+        self.name = name
+        self.host = host
+        self.advertisement = advertisement
+        self.quality = quality
+
+
+class Batch:
+    """Publications that are sent, answered and resent together."""
+
+    __slots__ = ("events", "first", "outside", "request", "sent")
+
+    def __init__(
+        self, request: int, first: int, events: tuple[tuple[dict[str, Value], bytes], ...]
+    ) -> None:
+        self.request = request
+        self.first = first
+        self.events = events
+        self.sent = False
+        """Whether it was sent in the present session."""
+        self.outside = False
+        """Whether it was sent before what it holds was advertised, as far as disks knew then."""
+
+
+class Publisher(Client):
+    """Publishes to one pubend, at the broker that hosts it."""
+
+    def __init__(self, world: World, truth: Truth, name: str, plan: PubendPlan) -> None:
+        super().__init__(world, truth, name, plan.host)
+        self.plan = plan
+        self.pubend: PubendId | None = None
+        self.pending: deque[Batch] = deque()
+        """What is not answered yet, in order of sequence."""
+        self.ok = 0
+        self.refused: list[int] = []
+        """Sequences that were refused for good."""
+        self._session: int | None = None
+        self._window = 1
+        self._sequence = 0
+        self._last_ok = 0
+        self._opening = 0
+        self._fenced = 0
+        """How often in a row a batch was refused without a cause that the client knows."""
+        self._answered: list[Batch] = []
+        self._repeated: dict[int, tuple[Batch, int]] = {}
+        """By request what was sent again although it was answered, and in which session."""
+
+    # --- publishing --------------------------------------------------------------------------
+
+    def publish(self, events: tuple[tuple[dict[str, Value], bytes], ...]) -> None:
+        """Publish a batch, now or when there is a session."""
+        batch = Batch(self.next_request(), self._sequence + 1, events)
+        self._sequence += len(events)
+        self.pending.append(batch)
+        self._register(batch)
+        self._send()
+
+    def _register(self, batch: Batch) -> None:
+        if self.pubend is not None:
+            for sequence, event in enumerate(batch.events, batch.first):
+                self.truth.sent[self.pubend, self.name, sequence] = event
+
+    def _send(self) -> None:
+        """Send what has not been sent, as far as the broker can surely tell its outcome.
+
+        The window is part of the answer to opening (R28): who has more unanswered may learn that an
+        outcome is not known. What lies beyond it is repeated by :meth:`repeat`.
+        """
+        if self._session is None or self.pubend is None:
+            return
+        for under_way, batch in enumerate(self.pending):
+            if not batch.sent:
+                if under_way >= self._window:
+                    return
+                batch.sent = True
+                batch.outside |= not self._is_advertised(batch)
+                self.ask(
+                    Publish(
+                        batch.request,
+                        self.pubend,
+                        self.name,
+                        self._session,
+                        batch.first,
+                        batch.events,
+                    )
+                )
+
+    # --- what is done again ------------------------------------------------------------------
+
+    def repeat(self) -> None:
+        """Send a batch again that was answered, perhaps long ago; its answer must be the same."""
+        if self._session is None or self.pubend is None or not self._answered:
+            return
+        batch = self.random.choice(self._answered)
+        request = self.next_request()
+        self._repeated[request] = (batch, self._session)
+        self.ask(Publish(request, self.pubend, self.name, self._session, batch.first, batch.events))
+        if self.random.random() < 0.2:
+            self._open_publisher()  # which fences off what was just asked, perhaps half done
+
+    def widen(self, advertisement: str) -> None:
+        """Advertise more; the session begins anew when that is answered."""
+        self.plan.advertisement = f"({self.plan.advertisement}) OR ({advertisement})"
+        if self._session is not None:
+            self._open_pubend()
+
+    def _repeat_refused(self, batch: Batch, session: int, reason: str) -> None:
+        """Check that a repetition is refused only if the log no longer has it (R27)."""
+        assert self.pubend is not None
+        stream = self.truth.streams[self.pubend]
+        ticks = [stream.logged[self.name, batch.first + each] for each in range(len(batch.events))]
+        gone = min(ticks) <= stream.released or self.truth.damaged(stream)
+        if session == self._session and not gone:
+            name = f"{self.name}/{batch.first}"
+            self.world.violate("refused", f"{name}, logged at {ticks}, sent again: {reason}")
+
+    # --- the session -------------------------------------------------------------------------
+
+    def connected(self) -> None:
+        """Find the pubend first."""
+        self._session = None
+        if self.plan.quality is not Quality.GUARANTEED:
+            self.pending.clear()  # nothing makes a second sending safe: the outcome is unknown
+        self._repeated.clear()
+        self._open_pubend()
+
+    def _open_pubend(self) -> None:
+        self._opening = self.next_request()
+        plan = self.plan
+        self.ask(OpenPubend(self._opening, plan.name, plan.advertisement, plan.quality))
+
+    def take(self, notice: Any) -> None:
+        """Go on with the answer to a request."""
+        if isinstance(notice, PubendOpened):
+            self._pubend_opened(notice.pubend)
+        elif isinstance(notice, PublisherOpened):
+            self._publisher_opened(notice)
+        elif isinstance(notice, Published):
+            self._published(notice)
+        elif isinstance(notice, Refused):
+            self._refused(notice)
+
+    def _pubend_opened(self, pubend: PubendId) -> None:
+        stream = self.truth.streams.get(pubend)
+        if stream is None or stream.broker != self.host.broker:
+            self.world.violate("undurable", f"{self.name}: {pubend} is opened but not on disk")
+        if self.pubend is None:
+            self.pubend = pubend
+            for batch in self.pending:
+                self._register(batch)
+        elif self.pubend != pubend:
+            self.world.violate("undurable", f"{self.name}: {self.pubend} became {pubend}")
+        self._open_publisher()
+
+    def _open_publisher(self) -> None:
+        assert self.pubend is not None
+        self._session = None
+        self._opening = self.next_request()
+        self.ask(OpenPublisher(self._opening, self.pubend, self.name))
+
+    def _publisher_opened(self, notice: PublisherOpened) -> None:
+        if notice.request != self._opening:
+            return  # it was opened again meanwhile, and this session is fenced off
+        guaranteed = self.plan.quality is Quality.GUARANTEED
+        if guaranteed and notice.last_sequence < self._last_ok:
+            self.world.violate(
+                "undurable",
+                f"{self.name}: {self._last_ok} was acknowledged, "
+                f"but the broker knows {notice.last_sequence}",
+            )
+        self._session = notice.session
+        self._window = notice.window
+        for batch in self.pending:
+            batch.sent = False
+        self._send()
+
+    def _take_batch(self, request: int) -> Batch | None:
+        """Take a batch out of what is pending."""
+        for place, batch in enumerate(self.pending):
+            if batch.request == request:
+                del self.pending[place]
+                return batch
+        return None
+
+    def _published(self, notice: Published) -> None:
+        batch = self._take_batch(notice.request)
+        again = self._repeated.pop(notice.request, None)
+        if self.pubend is None:
+            return
+        if again is not None:
+            self._check_ticks(again[0], notice)
+        if batch is None:
+            return
+        self._send()
+        self._fenced = 0
+        self.ok += len(batch.events)
+        self._last_ok = max(self._last_ok, batch.first + len(batch.events) - 1)
+        if self.plan.quality is Quality.GUARANTEED:
+            self._check_ticks(batch, notice)
+            self._answered.append(batch)
+            if len(self._answered) > REMEMBERED_MAX:
+                del self._answered[self.random.randrange(REMEMBERED_MAX)]
+
+    def _check_ticks(self, batch: Batch, notice: Published) -> None:
+        """Check that a batch is where the answer says, on disk."""
+        assert self.pubend is not None
+        stream = self.truth.streams[self.pubend]
+        logged = tuple(
+            stream.logged.get((self.name, batch.first + place))
+            for place in range(len(batch.events))
+        )
+        if logged != notice.ticks:
+            self.world.violate(
+                "undurable",
+                f"{self.name}/{batch.first}: acknowledged at {notice.ticks}, logged at {logged}",
+            )
+
+    def _refused(self, notice: Refused) -> None:
+        if notice.request == self._opening:
+            self.follow(notice)
+            return
+        again = self._repeated.pop(notice.request, None)
+        if again is not None:
+            self._repeat_refused(*again, notice.reason)
+            return
+        batch = next((each for each in self.pending if each.request == notice.request), None)
+        if batch is None or self._session is None:
+            return
+        if self._has_cause(batch):
+            self._take_batch(notice.request)
+            self.refused += range(batch.first, batch.first + len(batch.events))
+            self._send()
+            self._check_not_logged()
+        elif self._fenced < FENCED_MAX:
+            # something of an older connection came later than this one, and fenced it off (R28)
+            self._fenced += 1
+            self._open_publisher()
+        else:
+            name = f"{self.name}/{batch.first}"
+            self.world.violate("refused", f"{name} without cause: {notice.reason}")
+
+    def _has_cause(self, batch: Batch) -> bool:
+        """Say whether a batch may be refused for good."""
+        stream = None if self.pubend is None else self.truth.streams.get(self.pubend)
+        if stream is None:
+            return False
+        limited = "log_bytes_max" in self.world.options.limits
+        # a broker looks whether the damage is gone a little after it is
+        return batch.outside or limited or self.truth.once_damaged(stream)
+
+    def _is_advertised(self, batch: Batch) -> bool:
+        """Say whether all of a batch lies inside what its pubend advertises now."""
+        stream = None if self.pubend is None else self.truth.streams.get(self.pubend)
+        if stream is None:
+            return True
+        advertised = self.truth.filter(stream.advertisement)
+        return all(advertised.matches(attributes) for attributes, _ in batch.events)
+
+    def _check_not_logged(self) -> None:
+        """Check that nothing of what was refused is there."""
+        stream = None if self.pubend is None else self.truth.streams.get(self.pubend)
+        for sequence in self.refused:
+            if stream is not None and (self.name, sequence) in stream.logged:
+                self.world.violate("refused", f"{self.name}/{sequence} is logged all the same")
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def unfinished(self) -> list[str]:
+        """Return what is not answered."""
+        stream = self.truth.stream_at(self.host, self.plan.name)
+        if stream is not None and self.truth.damaged(stream):
+            return []
+        if self.pubend is None:
+            return [f"{self.name}: {self.plan.name} is not open"]
+        self._check_not_logged()
+        return [f"{self.name}: {batch.first} is not answered" for batch in self.pending]

@@ -1,0 +1,115 @@
+"""Simulated readers of logs: a range and a filter, read part by part to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gapless.messages.clients import ReadLog, ReadPart, Refused
+from gapless.messages.streams import Publication, ReadForm
+from gapless.packed.pick import unpack, unpack_ticks
+from gapless_lab.sim.clients import Client
+from gapless_lab.sim.oracle import Stream
+
+if TYPE_CHECKING:
+    from gapless_lab.sim.oracle import Truth
+    from gapless_lab.sim.world import Host, World
+
+__all__ = ["Reader"]
+
+
+class Reader(Client):
+    """Reads one range of one stream, from any broker."""
+
+    def __init__(
+        self,
+        world: World,
+        truth: Truth,
+        name: str,
+        host: Host,
+        *,
+        stream: Stream,
+        filter_text: str,
+        low: int,
+        high: int,
+        bytes_max: int = 0,
+        form: ReadForm = ReadForm.EVENTS,
+    ) -> None:
+        super().__init__(world, truth, name, host)
+        self.stream = stream
+        self.filter = filter_text
+        self.low = low
+        self.high = high
+        self.bytes_max = bytes_max
+        self.form = form
+        self.done = False
+        self.read = 0
+        self._request = 0
+
+    def connected(self) -> None:
+        """Ask from where the last part ended."""
+        self._ask_on()
+
+    def _ask_on(self) -> None:
+        self._request = self.next_request()
+        pubend, bytes_max, form = self.stream.pubend, self.bytes_max, self.form
+        request = ReadLog(self._request, pubend, self.filter, self.low, self.high, bytes_max, form)
+        self.ask(request)
+
+    def take(self, notice: Any) -> None:
+        """Check a part and ask on."""
+        if isinstance(notice, Refused):
+            self._finish()  # the pubend may not be known here, or not be in reach
+        elif isinstance(notice, ReadPart) and notice.request == self._request:
+            self._check(notice)
+            self.low = max(self.low, notice.done + 1)
+            self.high = min(self.high, notice.top)  # what is appended meanwhile is not asked for
+            if self.low > self.high:
+                self._finish()
+            else:
+                self._ask_on()
+
+    def _check(self, part: ReadPart) -> None:
+        """Check that a part is exactly what matches, from the released end to where it says."""
+        stream, world = self.stream, self.world
+        name = f"{self.name}: {stream.pubend} [{self.low}, {part.done}] by {self.filter}"
+        if part.released > stream.released:
+            world.violate("dishonest gap", f"{name}: {part.released} is not released")
+        low, high = max(self.low - 1, part.released), min(self.high, part.done)
+        matches = self.truth.filter(self.filter).matches
+        wanted = tuple(
+            publication
+            for publication in stream.publications[stream.after(low) : stream.after(high)]
+            if matches(publication.attributes)
+        )
+        expected, found = self._told(wanted), self._found(part)
+        if found != expected:
+            missing = len(expected) > len(found)
+            world.violate(
+                "lost" if missing else "spurious",
+                f"{name}: {found} instead of {expected}",
+            )
+        self.read += len(found)
+        if high >= self.low:
+            # what was read as silence stays silent (I1)
+            stream.promised = max(stream.promised, high)
+
+    def _told(self, wanted: tuple[Publication, ...]) -> tuple[Any, ...]:
+        """Return what is told of publications in the form that was asked for."""
+        is_counted = self.form is ReadForm.TICKS
+        return tuple(each.tick for each in wanted) if is_counted else wanted
+
+    def _found(self, part: ReadPart) -> tuple[Any, ...]:
+        """Return what a part has, in whichever field its form has it."""
+        if self.form is ReadForm.EVENTS:
+            return (*part.publications, *part.rows)
+        if self.form is ReadForm.ROWS:
+            return (*part.publications, *unpack(part.rows))
+        return (*(each.tick for each in part.publications), *unpack_ticks(part.rows))
+
+    def _finish(self) -> None:
+        self.done = True
+        self.leave()
+
+    def unfinished(self) -> list[str]:
+        """Return that the read is not done, if it is not."""
+        return [] if self.done else [f"{self.name}: has not read {self.stream.pubend}"]

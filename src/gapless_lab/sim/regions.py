@@ -1,0 +1,101 @@
+"""Regions: what lies together in a tree and may fail at once, and which seeds have such failures.
+
+Faults of one host or one link never make an island of a cell with several brokers, nor a barrier that
+bypass does not cross: too much would have to break in the same moment. So in some seeds whole cells
+fail (:mod:`.outages`), and in some the cells are of different sizes. Both are drawn from random numbers
+of their own: a seed that has neither is as it was.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from gapless.core.ids import CellId
+from gapless.overlay.neighbourhood import Topology
+
+if TYPE_CHECKING:
+    from gapless_lab.sim.options import Options
+
+__all__ = ["BARRIERS", "OUTAGE_KINDS", "longest_row", "rows", "side", "with_regions"]
+
+BARRIERS: Final = ("barrier crash", "barrier isolated")
+"""Kinds that break δ + 1 cells in a row, one more than bypass covers."""
+
+OUTAGE_KINDS: Final = (
+    "cell crash",
+    "cell isolated",
+    "side cut",
+    "one-way side cut",
+    *BARRIERS,
+)
+"""Kinds of faults that break whole cells; all of them heal."""
+
+OUTAGES_SHARE: Final = 0.25
+"""Of the seeds with several cells and with faults, how many have cells that fail as a whole."""
+
+BARRIER_SHARE: Final = 0.4
+"""How many of those have barriers, if their tree is long enough."""
+
+MIXED_SHARE: Final = 0.4
+"""Of the seeds with several cells of several brokers, how many have cells of different sizes."""
+
+
+def with_regions(options: Options) -> Options:
+    """Return the options with cells of mixed sizes, and with cells that fail as a whole, in some seeds."""
+    return _with_outages(_with_mixed_cells(options))
+
+
+def _with_mixed_cells(options: Options) -> Options:
+    random = Random(f"{options.seed}/mixed cells")  # noqa: S311
+    mixed = min(options.cells, options.brokers_per_cell) > 1 and random.random() < MIXED_SHARE
+    return options.with_(mixed_cells=True) if mixed else options
+
+
+def _with_outages(options: Options) -> Options:
+    random = Random(f"{options.seed}/outages")  # noqa: S311
+    if options.calm or options.cells < 2 or random.random() >= OUTAGES_SHARE:
+        return options
+    kinds = random.sample(OUTAGE_KINDS[:4], random.randint(1, 3))
+    delta = options.delta
+    longest = longest_row(options.topology())
+    if longest > 0 and random.random() < BARRIER_SHARE:
+        kinds.append(random.choice(BARRIERS))
+        delta = min(delta, longest - 1)
+    busy = 0.1 / options.pace  # slower parameters stretch the run, not the number of faults
+    struck = {kind: round(random.choice((0.5, 1.0, 2.0)) * busy, 3) for kind in kinds}
+    return options.with_(
+        delta=delta,
+        rates={**options.rates, **struck},
+        # a session dies within 1,500 paced ms: some outages are over before, most are not
+        outage_ms=int(random.choice((3_000, 6_000, 12_000)) * options.pace),
+        relapse=random.choice((0.0, 0.3, 0.6)),
+    )
+
+
+# --- what lies together ----------------------------------------------------------------------------
+
+
+def rows(topology: Topology, length: int) -> list[tuple[CellId, ...]]:
+    """Return all rows of so many cells that have somebody at both ends, whom they keep apart."""
+    names = [cell.name for cell in topology.cells]
+    ways = [topology.neighbourhood(name, len(names)) for name in names]
+    return [
+        way.path(other)[:-1]
+        for way in ways
+        for other in names
+        if other > way.own and way.distance(other) == length + 1
+    ]
+
+
+def longest_row(topology: Topology) -> int:
+    """Return how many cells the longest row between two others has, 0 if there is none."""
+    names = [cell.name for cell in topology.cells]
+    ways = (topology.neighbourhood(name, len(names)) for name in names)
+    return max(0, max(way.distance(other) for way in ways for other in names) - 1)
+
+
+def side(topology: Topology, cell: CellId, neighbour: CellId) -> list[CellId]:
+    """Return the cells that a cell reaches over one of its neighbours, that one included."""
+    way = topology.neighbourhood(cell, len(topology.cells))
+    return [other.name for other in way.cells if way.direction(other.name) == neighbour]

@@ -1,0 +1,226 @@
+"""Wrong ways around: planted bugs of redundant cells, of bypass and of relays.
+
+Each takes out a rule that matters only when something stays broken: brokers of a cell, whole cells, links
+(:mod:`.cores`). They are hunted with the rules that :mod:`.bugs` takes out. Other rules are missed by no
+run that is likely; :data:`ONLY_DIRECTED` names the tests that miss them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from gapless.broker.routing import Routing
+from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
+from gapless.core.parameters import us
+from gapless.feeds.feed import Candidate
+from gapless.messages.overlay import Packet, Relayed, RelayProbe
+from gapless.messages.streams import Attach, AttachKind
+from gapless.overlay.relays import Relays
+from gapless.propagation.edge import Edge
+from gapless.propagation.sufficiency import Chooser, Receiver
+from gapless.routing.reports import Reports
+from gapless_lab.sim.planted_bugs import Plant, constant, replaced
+
+__all__ = ["DETOURS", "ONLY_DIRECTED"]
+
+
+# --- feeds ---------------------------------------------------------------------------------------
+
+
+def _only_the_next_cell(original: Any) -> Any:
+    """Take out all of R7 but (a)."""
+
+    def candidates(self: Routing, pubend: PubendId) -> list[Candidate]:
+        known = self._announcements.get(pubend)
+        found: list[Candidate] = original(self, pubend)
+        if known is None or known.direction is None:
+            return found
+        nearest = self._neighbourhood.brokers(known.path[0])
+        return [each for each in found if each.broker in nearest and not each.relayed]
+
+    return candidates
+
+
+def _feeds_whoever_asks(original: Any) -> Any:
+    """Take out R10 between cells."""
+
+    def may_feed(self: Routing, pubend: PubendId, receiver: Receiver) -> bool:
+        return receiver.kind is AttachKind.CELL or bool(original(self, pubend, receiver))
+
+    return may_feed
+
+
+def _asks_everybody(original: Any) -> Any:
+    """Take out R7: ask all who are reached, those nearer first."""
+
+    def candidates(self: Routing, pubend: PubendId) -> list[Candidate]:
+        found: list[Candidate] = original(self, pubend)
+        nearer = {each.broker for each in found}
+        others = [peer for peer in self._sessions.open_peers() if peer not in nearer]
+        return found + [Candidate(peer, 900 + place) for place, peer in enumerate(others)]
+
+    return candidates
+
+
+def _bypasses_into_one_branch(original: Any) -> Any:
+    """Feed one of the cells that have an edge to the cell that is bypassed, and forget the others."""
+
+    def may_feed(self: Routing, pubend: PubendId, receiver: Receiver) -> bool:
+        around = self._neighbourhood
+        if receiver.kind is AttachKind.CELL and receiver.name in around:
+            bypassed = around.path(receiver.name)[-2:-1]
+            if bypassed and receiver.name != min(around.beyond(bypassed[0])):
+                return False
+        return bool(original(self, pubend, receiver))
+
+    return may_feed
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def _siblings_beyond(self: Any, shb: ShbId, edge: Edge, cell: CellId) -> bool:
+    """Take a table from beyond a cell for one from beside it (A25)."""
+    del self
+    others = [other for other in edge.cells() if other != cell]
+    here = any(shb in held.table.entries for held in edge.held_of(cell) if held.table)
+    return not here and any(
+        shb in held.table.entries for other in others for held in edge.held_of(other) if held.table
+    )
+
+
+# --- reports -------------------------------------------------------------------------------------
+
+
+def _speaks_for_the_missing(original: Any) -> Any:
+    """Report what others need no more for a host that has not spoken for a while."""
+
+    def tick(self: Any) -> None:
+        now, late = self._context.now, us(ms=2 * self._context.parameters.ack_ms)
+        for heard in self._heard.values():
+            highest = max((each.tick for each in heard.values()), default=0)
+            for shb, each in heard.items():
+                if now - each.at > late:
+                    heard[shb] = each._replace(tick=highest, at=now)
+        original(self)
+
+    return tick
+
+
+# --- relays --------------------------------------------------------------------------------------
+
+
+def _answers_in_place(original: Any) -> Any:
+    """Let a relay feed who asks another through it."""
+
+    def forward(self: Any, message: Relayed) -> None:
+        inner = message.inner
+        if 0 < message.index < len(message.path) - 1 and isinstance(inner, Packet):
+            asked = [each for each in inner.messages if isinstance(each, Attach)]
+            for each in asked:
+                self._sessions._listener.received(message.path[0], each)  # noqa: SLF001
+            rest = tuple(each for each in inner.messages if each not in asked)
+            message = msgspec.structs.replace(
+                message, inner=msgspec.structs.replace(inner, messages=rest)
+            )
+        original(self, message)
+
+    return forward
+
+
+def _passes_every_probe_on(self: Any, peer: BrokerId, probe: RelayProbe) -> None:
+    """Take every copy of a probe for the first, and send it to everybody, also to whom it came from."""
+    del peer
+    passed = msgspec.structs.replace(probe, path=(*probe.path, self._me))
+    if probe.target == self._me:
+        self._sessions.begin_relayed(passed.path[::-1])
+    elif len(passed.path) <= self._context.parameters.relay_hops_max:
+        for other in self._sessions.direct_peers():
+            self._context.post(other, passed)
+
+
+DETOURS: Final = (
+    Plant(
+        "no bypass",
+        "a cell that is down cuts off all that lies beyond it (R7)",
+        ((Routing, "candidates", _only_the_next_cell),),
+    ),
+    Plant(
+        "one branch is bypassed into",
+        "of the branches beyond a cell that is down all but one are forgotten (R10)",
+        ((Routing, "may_feed", _bypasses_into_one_branch),),
+    ),
+    Plant(
+        "no relays",
+        "who has no link to a peer does not talk to it (R3)",
+        ((Relays, "seek", constant(None)),),
+    ),
+    Plant(
+        "a feeder that is not nearer",
+        "routers ask everybody they reach, and feed everybody who asks (R7, R10, A2, A18)",
+        (
+            (Routing, "candidates", _asks_everybody),
+            (Routing, "may_feed", _feeds_whoever_asks),
+        ),
+    ),
+    Plant(
+        "a relay answers",
+        "who asks a feeder through a relay is fed by the relay (R3, A2)",
+        (
+            (Relays, "_forward", _answers_in_place),
+            (Routing, "may_feed", _feeds_whoever_asks),
+        ),
+    ),
+    Plant(
+        "probes go in circles",
+        "every copy of a probe counts, so that ways are found anew without end (R3)",
+        ((Relays, "probed", replaced(_passes_every_probe_on)),),
+    ),
+    Plant(
+        "place from beyond",
+        "a table from beyond a cell shows that a host is not behind that cell (R23, A25)",
+        ((Chooser, "_is_behind_a_sibling", replaced(_siblings_beyond)),),
+    ),
+    Plant(
+        "reports for the missing",
+        "a host that is not heard is said to need no more than the others (R52, A12)",
+        ((Reports, "_tick", _speaks_for_the_missing),),
+    ),
+)
+"""Each is to be caught within 1,000 seeds."""
+
+ONLY_DIRECTED: Final[dict[str, str]] = {
+    "receivers are no sources": (
+        "tests/scenarios/test_island_runs.py::test_if_receivers_were_no_sources_it_could_not_start"
+    ),
+    "tables of a branch beyond a dead cell are forgotten": (
+        "tests/scenarios/test_bypass_runs.py::"
+        "test_if_one_branch_is_forgotten_its_new_subscriptions_do_not_start"
+    ),
+    "an old table shows a sibling": (
+        "tests/propagation/test_sufficiency.py::test_an_old_table_shows_no_sibling"
+    ),
+    "an end stays on a link that is gone": (
+        "tests/overlay/test_relays.py::"
+        "test_an_end_that_has_not_noticed_that_its_link_is_gone_follows_the_other_over_the_relay"
+    ),
+    "dead sessions speak over relays": (
+        "tests/overlay/test_relays.py::"
+        "test_packets_of_an_older_session_over_the_same_way_change_nothing"
+    ),
+    "a broken hop is not told": (
+        "tests/overlay/test_relays.py::"
+        "test_a_relay_that_has_lost_its_next_hop_says_so_and_the_session_ends_at_once"
+    ),
+    "a packet that a relay has lost is not missed": (
+        "tests/overlay/test_relays.py::test_a_gap_ends_a_session_over_relays_too"
+    ),
+    "ranks inside of a class are forgotten": (
+        "tests/scenarios/test_bundle_runs.py::"
+        "test_without_ranks_inside_of_a_class_load_does_not_return"
+    ),
+}
+"""Rules whose absence other rules repair, later or at a greater cost, or that need a run which is too
+rare to wait for: each with the test that shows it."""

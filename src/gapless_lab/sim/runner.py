@@ -1,0 +1,217 @@
+"""One run: a world from its options, the two phases, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+import msgspec
+
+from gapless.messages.clients import Order
+from gapless_lab.sim.faults import Faults
+from gapless_lab.sim.invariants import watch
+from gapless_lab.sim.machine import BROKER, load_factory
+from gapless_lab.sim.options import Options, draw
+from gapless_lab.sim.oracle import Stream, Truth
+from gapless_lab.sim.subscribers import Subscriber
+from gapless_lab.sim.trace import Trace
+from gapless_lab.sim.workload import Workload
+from gapless_lab.sim.world import Probe, Violation, World
+
+__all__ = ["PROBES", "ProbeMakers", "Result", "Run", "run_options", "run_seed"]
+
+SLICE_US: Final = 100_000
+"""How often the liveness phase looks whether all is done."""
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What came of a run."""
+
+    options: Options
+    steps: int
+    virtual_ms: int
+    faults: dict[str, int]
+    publications: int
+    deliveries: int
+    gaps: int
+    violations: tuple[Violation, ...]
+    marks: dict[str, int]
+    trace_hash: str
+    text_hash: str
+    """The digest of all contents, if there were lines."""
+    seconds: float
+
+    @property
+    def failed(self) -> bool:
+        """Whether something was found."""
+        return bool(self.violations)
+
+    @property
+    def steps_per_second(self) -> float:
+        """How fast the run was."""
+        return self.steps / self.seconds if self.seconds else 0.0
+
+    def line(self) -> str:
+        """Return the run in one line."""
+        faults = sum(self.faults.values())
+        verdict = str(self.violations[0]).splitlines()[0] if self.violations else "ok"
+        return (
+            f"seed {self.options.seed:>6}  {self.steps:>7} steps  {faults:>3} faults  "
+            f"{self.publications:>4} published  {self.deliveries:>5} delivered  {verdict}"
+        )
+
+
+ProbeMakers: TypeAlias = "Sequence[Callable[[Run], Probe]]"
+"""What makes the probes of a run."""
+
+PROBES: Final[ProbeMakers] = (watch,)
+"""The probes of a run unless it is given others: all invariants. Without them it is faster."""
+
+
+class Run:
+    """A world with its clients, faults and truth, for a run or for a test that looks inside."""
+
+    def __init__(
+        self,
+        options: Options,
+        machine: str = BROKER,
+        *,
+        sink: Callable[[str], None] | None = None,
+        probes: ProbeMakers = PROBES,
+    ) -> None:
+        self.options = options
+        self.world = World(options, load_factory(machine), Trace(sink))
+        self.truth = Truth(self.world)
+        self.workload = Workload(self.world, self.truth)
+        self.faults = Faults(self.world, self.workload)
+        self.world.probes += [probe(self) for probe in probes]
+
+    def play(self) -> Result:
+        """Run both phases."""
+        begun = time.process_time()
+        self.begin()
+        self.world.run_until(self.options.safety_ms * 1_000)
+        if not self.world.stopped:
+            self._live()
+        self.world.finish()
+        return self._result(time.process_time() - begun)
+
+    def begin(self) -> None:
+        """Start all hosts, clients and faults."""
+        world = self.world
+        world.note("world", self.options.line())
+        random = world.stream("beginning")
+        self.faults.start()
+        for host in world.hosts.values():
+            world.after(random.randrange(50_000), partial(world.start, host))
+        self.workload.start()
+
+    # --- liveness ----------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        """Heal the core; all that is owed must come, and then all that is published once more."""
+        self.workload.stop()
+        self.faults.heal()
+        deadline = self.world.now + self.options.liveness_ms * 1_000
+        if self._settle(deadline):
+            self.workload.finals()
+            self._settle(deadline + self.options.liveness_ms * 500)
+        # whatever comes after all is done comes without reason
+        self.world.run_until(self.world.now + 2 * SLICE_US)
+
+    def _settle(self, deadline: int) -> bool:
+        """Let time pass until nothing is owed; after the deadline something is stuck."""
+        while True:
+            self.world.run_until(self.world.now + SLICE_US)
+            if self.world.stopped:
+                return False
+            name, unfinished = "stuck", self.unfinished()
+            if not unfinished:
+                name, unfinished = "I15", self._unconverged()
+            if not unfinished:
+                return True
+            if self.world.now >= deadline:
+                shown = "; ".join(unfinished[:5])
+                self.world.violate(name, f"{len(unfinished)} things are owed: {shown}")
+                return False
+
+    def _unconverged(self) -> list[str]:
+        """Return what the probes say is owed, whether or not a client sees it."""
+        return [line for probe in self.world.probes for line in probe.owed(self.world)]
+
+    def unfinished(self) -> list[str]:
+        """Return what is owed inside the core."""
+        core = self.world.core
+        sound: list[Stream] = []
+        broken: list[Stream] = []
+        damaged: list[Stream] = []
+        for stream in self.truth.streams.values():
+            if stream.guaranteed:
+                whole = self.world.hosts[stream.broker] in core and not self.truth.damaged(stream)
+                (sound if whole else broken).append(stream)
+                if self.world.hosts[stream.broker] in core and not whole:
+                    damaged.append(stream)
+        found: list[str] = []
+        for publisher in self.workload.publishers:
+            if publisher.host in core:
+                found += publisher.unfinished()
+        for stager in self.workload.stagers:
+            if stager.host in core:
+                found += stager.unfinished()
+        for reader in self.workload.readers:
+            if reader.host in core and reader.stream in sound:
+                found += reader.unfinished()
+        for subscriber in self.workload.subscribers:
+            if subscriber.host in core:
+                held = self._held(subscriber, broken)
+                found += subscriber.unfinished([] if held else sound)
+                found += [] if held else subscriber.untold(damaged)
+        return found
+
+    def _held(self, subscriber: Subscriber, broken: list[Stream]) -> bool:
+        """Say whether a total order may wait for a stream that is outside the core (R51)."""
+        return subscriber.checker.order is Order.TOTAL and bool(broken)
+
+    # --- the result --------------------------------------------------------------------------
+
+    def _result(self, seconds: float) -> Result:
+        world = self.world
+        checkers = [subscriber.checker for subscriber in self.workload.subscribers]
+        return Result(
+            options=self.options,
+            steps=world.steps,
+            virtual_ms=world.now // 1_000,
+            faults=dict(sorted(world.faults.items())),
+            publications=self.truth.publications,
+            deliveries=sum(checker.deliveries for checker in checkers),
+            gaps=sum(checker.gaps for checker in checkers),
+            violations=tuple(world.violations),
+            marks=dict(sorted(world.marks.items())),
+            trace_hash=world.trace.short_digest,
+            text_hash=world.trace.text_digest if world.trace.full else "",
+            seconds=seconds,
+        )
+
+
+def run_options(
+    options: Options,
+    machine: str = BROKER,
+    *,
+    sink: Callable[[str], None] | None = None,
+    probes: ProbeMakers = PROBES,
+) -> Result:
+    """Run a world with these options."""
+    return Run(options, machine, sink=sink, probes=probes).play()
+
+
+def run_seed(
+    seed: int,
+    machine: str = BROKER,
+    *,
+    sink: Callable[[str], None] | None = None,
+    probes: ProbeMakers = PROBES,
+) -> Result:
+    """Run the world of a seed."""
+    return run_options(draw(seed), machine, sink=sink, probes=probes)

@@ -1,0 +1,179 @@
+"""Lapses: planted bugs of the kinds that brokers were shipped with.
+
+Others paid for each of these: a nack that is dropped, silence over an event, a vector off by one, a
+session or a publisher that is not fenced, damage that nobody is told of, a record that is not
+written, a queue without end. They are hunted with the rules that :mod:`.bugs` takes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from gapless.core.ids import VirtualTime
+from gapless.messages.overlay import Packet
+from gapless.overlay.session import Session, State
+from gapless.pubend.pubend import Pubend
+from gapless.pubend.publishers import Publishers
+from gapless.routing.nacks import Inquiry
+from gapless.routing.sending import Sender
+from gapless.subscribers.filter_segments import Segment
+from gapless.subscribers.host import SubscriberHost
+from gapless.subscribers.stalls import Stalls
+from gapless.subscribers.subend import Subend
+from gapless_lab.sim.planted_bugs import Plant, constant, replaced
+
+__all__ = ["LAPSES"]
+
+NEVER: Final = 2**62
+
+
+def _drops_nacks(self: Any, routed: Any, unknown: Any) -> None:
+    del self, routed, unknown
+
+
+def _answers_silence(original: Any) -> Any:
+    """Leave the events out of what was asked for again."""
+
+    def send(self: Any, routed: Any, attachment: Any, pieces: Any, *, first: bool) -> None:
+        if not first:
+            pieces = [msgspec.structs.replace(piece, publications=()) for piece in pieces]
+        original(self, routed, attachment, pieces, first=first)
+
+    return send
+
+
+def _one_early(original: Any) -> Any:
+    """Take the version before a filter's for one that has it."""
+
+    def reached_by(self: Segment, time: VirtualTime | None) -> bool:
+        if time is not None:
+            time = VirtualTime(time.life, time.counter + 1)
+        return bool(original(self, time))
+
+    return reached_by
+
+
+def _takes_every_session(original: Any) -> Any:
+    def packet(self: Session, packet: Packet) -> None:
+        if self.theirs is not None and self.state is State.OPEN:
+            self._expected = packet.sequence
+            packet = msgspec.structs.replace(packet, sender=self.theirs, receiver=self.mine)
+        original(self, packet)
+
+    return packet
+
+
+def _passes_over_holes(original: Any) -> Any:
+    def packet(self: Session, packet: Packet) -> None:
+        self._expected = packet.sequence
+        original(self, packet)
+
+    return packet
+
+
+def _any_session_publishes(original: Any) -> Any:
+    def get(self: Publishers, publisher: str, session: int) -> Any:
+        held = self._records.get(publisher)
+        return original(self, publisher, session if held is None else held.session)
+
+    return get
+
+
+def _damage_is_silent(original: Any) -> Any:
+    """Take what lies behind a damaged row for silence."""
+
+    def pieces_between(self: Any, low: int, high: int, then: Any, bytes_max: int = 0) -> None:
+        fetch = self._context.fetch
+
+        def fetch_without_damage(
+            pubend: Any, low: int, high: int, size: int, fetched: Callable[[Any], None]
+        ) -> None:
+            def sound(event: Any) -> None:
+                if event.damaged is not None:
+                    event = msgspec.structs.replace(event, damaged=None, complete=True)
+                fetched(event)
+
+            fetch(pubend, low, high, size, sound)
+
+        self._context.fetch = fetch_without_damage
+        try:
+            original(self, low, high, then, bytes_max)
+        finally:
+            self._context.fetch = fetch
+
+    return pieces_between
+
+
+def _saves_once(original: Any) -> Any:
+    """Write a durable subscription when it is made, and not when it changes."""
+
+    def save(self: Any, subscription: Any, then: Callable[[], None]) -> None:
+        if not subscription.stored:
+            original(self, subscription, then)
+            return
+        write = self.context.write
+        self.context.write = lambda _, done: write((), done)
+        try:
+            original(self, subscription, then)
+        finally:
+            self.context.write = write
+
+    return save
+
+
+LAPSES: Final = (
+    Plant(
+        "nacks are dropped",
+        "a router does not ask on for what it does not know (R37)",
+        ((Inquiry, "ask", replaced(_drops_nacks)),),
+    ),
+    Plant(
+        "silence over an event",
+        "what is asked for again is answered without its events (I3)",
+        ((Sender, "_send", _answers_silence),),
+    ),
+    Plant(
+        "vector off by one",
+        "a filter starts where the streams serve its host up to the version before (R44)",
+        ((Segment, "reached_by", _one_early),),
+    ),
+    Plant(
+        "dead sessions speak",
+        "a packet of an older session or life is taken for one of the present (R1, I12)",
+        ((Session, "_packet", _takes_every_session),),
+    ),
+    Plant(
+        "holes in a session",
+        "a packet that was lost in the middle of a session is not missed (R1)",
+        ((Session, "_packet", _passes_over_holes),),
+    ),
+    Plant(
+        "publishers are not fenced",
+        "what an older connection of a publisher sent is published after all (R28)",
+        ((Publishers, "get", _any_session_publishes),),
+    ),
+    Plant(
+        "damage is silent",
+        "what cannot be read is told as silence (P8)",
+        ((Pubend, "pieces_between", _damage_is_silent),),
+    ),
+    Plant(
+        "damage is not told",
+        "who waits for what cannot be read is not told why (P8)",
+        ((Stalls, "review", constant(None)),),
+    ),
+    Plant(
+        "a record is written once",
+        "a durable subscription changes, and its record does not (I13)",
+        ((SubscriberHost, "save", _saves_once),),
+    ),
+    Plant(
+        "a cache without end",
+        "a subend keeps all that waits (R38, I14)",
+        ((Subend, "_bound", constant(None)),),
+    ),
+)
+"""Each is to be caught as soon as the others."""

@@ -1,0 +1,200 @@
+"""Situations: what chance alone makes too rarely, made common in some seeds.
+
+Most seeds stay as they were drawn. In three of ten one *situation* is added, from random numbers of
+its own, so that a new situation changes no seed that does not have it. A situation changes options
+only: it makes the circumstances, and what comes of them is left to chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from gapless.core.parameters import Parameters
+from gapless_lab.sim.limits import tiny_backlog
+
+if TYPE_CHECKING:
+    from gapless_lab.sim.options import Options
+
+__all__ = ["SITUATIONS", "add_situation"]
+
+SHARE: Final = 0.3
+"""How many seeds have a situation."""
+
+
+def add_situation(options: Options) -> Options:
+    """Return the options with the situation of their seed, if that has one."""
+    random = Random(f"{options.seed}/situation")  # noqa: S311
+    if random.random() >= SHARE:
+        return options
+    return SITUATIONS[random.choice(list(SITUATIONS))](options, random)
+
+
+def parked(options: Options, random: Random) -> Options:
+    """Hosts are away for longer than they, and their tables, are waited for (R21, R54).
+
+    When such a host comes back with clients that never noticed, the streams are not made for it.
+    Crashes would end its live subscriptions, so hosts pause or are cut off. The run is longer, and
+    has less in it.
+    """
+    far = _small(options, random)
+    legacy_s = far.parameters().park_after_s + 1
+    least_ms = legacy_s * 1_000 + 500
+    return far.with_(
+        limits={**far.limits, "legacy_ttl_s": legacy_s},
+        rates={"pause": 0.5, "cut": 0.5, "client loss": 0.2},
+        quiet=0.0,
+        down_ms_min=least_ms,
+        down_ms_max=least_ms + 2_000,
+        safety_ms=2 * least_ms + 4_000,
+        publish_rate=far.publish_rate / 2,
+        churn_rate=far.churn_rate / 4,
+        whole_core=1.0,
+    )
+
+
+def expired(options: Options, random: Random) -> Options:
+    """Hosts are away until nobody keeps the log for them any more (R55): a gap, told as one."""
+    far = parked(options, random)
+    park_s = far.parameters().park_after_s
+    return far.with_(
+        expiry=True,
+        retention_s=0,
+        limits={**far.limits, "expire_after_s": park_s + 1, "hold_ttl_s": park_s},
+    )
+
+
+def small_log(options: Options, random: Random) -> Options:
+    """A log reaches its limit: publications are refused, and who lags lets go (R58)."""
+    return options.with_(
+        limits={**options.limits, "log_bytes_max": random.choice((1_000, 3_000, 10_000))},
+        rates=_also(options, "slow client", 2.0) if random.random() < 0.5 else options.rates,
+        durable=max(0.5, options.durable),
+        pubends=min(2, options.pubends),
+    )
+
+
+def widened(options: Options, random: Random) -> Options:
+    """Advertisements widen while all else goes on (A22)."""
+    return options.with_(
+        widen_rate=random.choice((2.0, 5.0, 10.0)) * 0.1 / options.pace,
+        outside=max(0.02, options.outside),
+        best_effort=0.0,
+    )
+
+
+def abandoned(options: Options, random: Random) -> Options:
+    """Clients of durable subscriptions are away until these end."""
+    far = _small(options, random)
+    return far.with_(
+        expiry_s=1,
+        rates=_also(far, "client loss", 1.0),
+        down_ms_max=4_000,
+        safety_ms=far.safety_ms + 5_000,
+        publish_rate=far.publish_rate / 2,
+        churn_rate=far.churn_rate / 2,
+        durable=max(0.5, far.durable),
+    )
+
+
+def repeated(options: Options, random: Random) -> Options:
+    """Publishers repeat what was answered long ago: found in the log, or no longer there (R27)."""
+    window = random.choice((1, 4, 16))
+    chunk = random.choice((1, 300, Parameters().read_chunk_bytes))
+    return options.with_(
+        repeat_rate=random.choice((2.0, 10.0)) * 0.1 / options.pace,
+        limits={**options.limits, "publisher_window": window, "read_chunk_bytes": chunk},
+        retention_s=random.choice((0, 3_600)),
+        best_effort=0.0,
+    )
+
+
+def holes(options: Options, random: Random) -> Options:
+    """A transport loses something in the middle: one packet of a connection, or many datagrams."""
+    ordered = options.network == "session"
+    kind, strikes = ("skipped packet", 20.0) if ordered else ("loss", 6.0)
+    return options.with_(
+        rates=_also(options, kind, random.choice((0.3, 1.0)) * strikes),
+        limits={
+            **options.limits,
+            "sets_per_session_max": random.choice((1, 2, 256)),
+            "frame_bytes_max": random.choice((20, 100, 1_048_576)),
+        },
+    )
+
+
+def damaged(options: Options, random: Random) -> Options:
+    """A row of a log cannot be read, and somebody wants to (P8)."""
+    return options.with_(
+        rates=_also(options, "damage", random.choice((0.5, 2.0))),
+        reads=4.0 * 0.1 / options.pace,
+        past=max(0.3, options.past),
+        retention_s=3_600,
+    )
+
+
+def flooded(options: Options, random: Random) -> Options:
+    """Clients, and in half of these seeds links too, are slower than what comes (R33, R40, R48)."""
+    flooding = options.with_(
+        limits={
+            **options.limits,
+            "prefetch_max": (prefetch := random.choice((1, 3))),
+            "join_hold": 1,
+            **tiny_backlog(prefetch),
+        },
+        rates=_also(options, "slow client", 4.0),
+        best_effort=random.choice((0.0, 0.5)),
+        credit_max=random.choice((1, 5)),
+        batch_max=8,
+    )
+    if random.random() < 0.5:
+        return flooding
+    # whatever is sent fills a link for long, and what is missed is asked for in many small ranges
+    return flooding.with_(
+        limits={**flooding.limits, "queue_bytes_max": 300, "nack_span_ms": 1},
+        cells=random.randint(2, 3),
+        inner_cuts=0.0,  # so slow a link is no way for others
+        delay_us_min=2_500,
+        delay_us_max=5_000,
+        rates=_also(flooding, "one-way cut", 4.0),
+        publish_rate=80 * 0.1 / options.pace,
+        whole_core=1.0,
+        durable=0.0,
+        best_effort=0.0,
+        total=0.5,
+    )
+
+
+SITUATIONS: Final[dict[str, Callable[[Options, Random], Options]]] = {
+    "parked": parked,
+    "expired": expired,
+    "small log": small_log,
+    "widened": widened,
+    "abandoned": abandoned,
+    "repeated": repeated,
+    "holes": holes,
+    "damaged": damaged,
+    "flooded": flooded,
+}
+"""By name what each adds to a seed; new ones change the meaning of seeds that have one."""
+
+
+def _also(options: Options, kind: str, strikes: float) -> dict[str, float]:
+    """Return the rates of faults with one more kind."""
+    return {**options.rates, kind: round(strikes * 0.1 / options.pace, 3)}
+
+
+def _small(options: Options, random: Random) -> Options:
+    """Return a world that is small enough for a long run, with filters that differ."""
+    cells = random.randint(2, 5)
+    return options.with_(
+        pace=0.1,
+        cells=cells,
+        domain=4,
+        subscribers=random.randint(2, 5),
+        period_ms=500,
+        publish_rate=options.publish_rate * options.pace / 0.1,
+        churn_rate=options.churn_rate * options.pace / 0.1,
+        reads=options.reads * options.pace / 0.1,
+    )

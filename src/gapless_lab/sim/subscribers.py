@@ -1,0 +1,389 @@
+"""Simulated subscribers, durable or not: credit, acks, filter changes, seeks and resumption."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gapless.core.ids import BrokerId, PubendId
+from gapless.messages.clients import (
+    Ack,
+    Begin,
+    BeginKind,
+    Cause,
+    Credit,
+    Delivery,
+    Ended,
+    FilterSet,
+    Gap,
+    Governed,
+    Home,
+    Order,
+    Owed,
+    PositionTuple,
+    Progress,
+    Refused,
+    Seek,
+    SetFilter,
+    Stalled,
+    Started,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Unsubscribed,
+)
+from gapless_lab.sim.checkers import SubscriptionChecker
+from gapless_lab.sim.clients import Client
+
+if TYPE_CHECKING:
+    from gapless_lab.sim.oracle import Truth
+    from gapless_lab.sim.world import Host, World
+
+__all__ = ["Subscriber"]
+
+LATEST = Begin()
+
+
+class Subscriber(Client):
+    """A client with one subscription."""
+
+    def __init__(
+        self,
+        world: World,
+        truth: Truth,
+        name: str,
+        host: Host,
+        *,
+        filter_text: str,
+        durable: bool,
+        order: Order = Order.PUBLISHER,
+        begin: Begin = LATEST,
+        credit: int = 10,
+    ) -> None:
+        super().__init__(world, truth, name, host)
+        self.durable = durable
+        self.checker = SubscriptionChecker(
+            world, truth, name, filter_text, durable=durable, order=order
+        )
+        self.slow = False
+        self.done = False
+        self._begin = begin
+        self._window = credit
+        self._credit = 0
+        """How many events the machine may still send."""
+        self._owed_credit = 0
+        self._subscribing = 0
+        self._answered = False
+        """Whether the subscription was ever answered."""
+        self._resuming = False
+        self._asked_begins: list[Begin] = []
+        """Where it was asked to begin since it was last answered."""
+        self._erased: dict[BrokerId, int] = {}
+        """By broker how often its record had been erased there when it was answered or first came."""
+        self._home: Home | None = None
+        """Of a durable one: where it lives, as far as was told."""
+        self._resting: dict[PubendId, int] = {}
+        """Of a durable one: where streams go on that had started once, and that wait now."""
+        self._text = ""
+        """Of a durable one: its present filter, as its home calls it."""
+        self._earlier: tuple[Governed, ...] = ()
+        """Of a durable one: its filters before the present one, as far as they matter."""
+        self._owed: Owed | None = None
+        """Of a durable one: since when it is owed streams of which it has no place, by that filter."""
+        self._change: SetFilter | None = None
+        self._change_asked = 0
+        """How often the present filter change was asked for."""
+        self._seek: Seek | None = None
+        self._ending: Unsubscribe | None = None
+
+    @property
+    def steady(self) -> bool:
+        """Whether the subscription is established and nothing about it is under way."""
+        return (
+            self.connection is not None
+            and self._subscribing == 0
+            and self._answered
+            and self._change is None
+            and self._seek is None
+            and self._ending is None
+            and not self.checker.changing
+        )
+
+    # --- connecting --------------------------------------------------------------------------
+
+    def choose_host(self) -> None:
+        """Come back at the same broker, or, where a position is all that counts, at another."""
+        options = self.world.options
+        if not self.durable and self._answered and self.random.random() < options.roam:
+            self.host = self.random.choice(self.world.core)
+        elif options.flee and self._may_flee and self.random.random() < options.flee:
+            self._go_to(self.random.choice(self.world.core))
+        elif self._home is not None:
+            self._go_to(self.world.hosts[self._home.broker])
+
+    @property
+    def _may_flee(self) -> bool:
+        """Whether a durable subscription can go on elsewhere: all its filters are known."""
+        idle = self._ending is None and not self.checker.changing
+        return self._home is not None and idle and bool(self.checker.position())
+
+    def _go_to(self, host: Host) -> None:
+        self.host = host
+        self._erased.setdefault(host.broker, self._erasures())
+
+    @property
+    def _is_at_home(self) -> bool:
+        return self._home is not None and self._home.broker == self.host.broker
+
+    def _erasures(self) -> int:
+        return self.truth.erased[self.host.broker, self.checker.name]
+
+    def connected(self) -> None:
+        """Subscribe, or go on from the own position."""
+        self._seek = None  # a seek that was not answered is not tried again
+        if self._ending is not None and not self.durable:
+            self._finish()
+            return
+        if self._ending is not None:
+            self.ask(self._ending)
+            return
+        self.checker.stalls.clear()
+        self._resuming = self._answered or bool(self.checker.position())
+        begin = self._resume_begin() if self._resuming else self._begin
+        self._asked_begins.append(begin)
+        self._subscribing = self.next_request()
+        self._credit, self._owed_credit = self._window, 0
+        text = self.checker.old_filter
+        if not self.durable:
+            text = self.checker.filter
+            self._change = None
+            self.checker.began_anew()
+        home, earlier = self._home, () if begin is LATEST else self._what_governed()
+        if home is not None and not self._is_at_home:
+            self._home = home.after_a_flight()
+        self.ask(
+            Subscribe(
+                self._subscribing,
+                self.checker.name,
+                text,
+                self.durable,
+                begin,
+                self.checker.order,
+                self._credit,
+                self.world.options.expiry_s,
+                home=home,
+                acked=self.checker.acknowledged() if home is not None else (),
+                earlier=earlier,
+                owed=self._owed if home is not None else None,
+            )
+        )
+
+    def _what_governed(self) -> tuple[Governed, ...]:
+        """Return the filters before the present one that govern what is not acknowledged, or comes again.
+
+        Who has lost its place goes on before what it had acknowledged, if its home lost that in a crash.
+        """
+        done = {**self._resting, **dict(self.checker.acknowledged())}
+        for pubend, tick in self.checker.position():
+            done[pubend] = min(tick, done[pubend])
+        return tuple(
+            each
+            for each in self._earlier
+            if any(end > done.get(pubend, end) for pubend, end in each.ends)
+        )
+
+    def _resume_begin(self) -> Begin:
+        checker, options = self.checker, self.world.options
+        forgetful = self._answered and checker.may_forget and self._is_at_home
+        if forgetful and self.random.random() < options.amnesia:
+            checker.forgot()
+            self._resting = {}
+            return LATEST
+        begin = LATEST if checker.has_changed else self._begin
+        position = {**dict(begin.position), **self._resting, **dict(checker.position())}
+        if not position:
+            return begin
+        others = begin.elsewhere()
+        return Begin(BeginKind.POSITION, tuple(position.items()), others.clock, others.kind)
+
+    # --- what comes --------------------------------------------------------------------------
+
+    def take(self, notice: Any) -> None:
+        """Check a notice and go on."""
+        if isinstance(notice, Delivery):
+            self._deliver(notice)
+        elif isinstance(notice, Started):
+            self.checker.started(notice.pubend, notice.after)
+        elif isinstance(notice, Stalled):
+            self.checker.stalled(notice.pubend, notice.reason)
+        elif isinstance(notice, Progress):
+            self.checker.progressed(notice.position)
+            self._ack_silence(notice.position)
+        elif isinstance(notice, Gap):
+            self.checker.gap(notice.pubend, notice.low, notice.high)
+        elif isinstance(notice, Subscribed):
+            self._subscribed(notice)
+        elif isinstance(notice, FilterSet):
+            self._filter_set(notice)
+        elif isinstance(notice, Unsubscribed):
+            if self._ending is not None and notice.request == self._ending.request:
+                self._finish()
+        elif isinstance(notice, Refused):
+            self._refused(notice)
+        elif isinstance(notice, Ended) and notice.cause is Cause.TOO_SLOW:
+            self.drop()  # and come back, and go on from the own position
+        elif isinstance(notice, Ended) and notice.home is not None:
+            self._follow(notice.home)
+
+    def _follow(self, home: Home) -> None:
+        """Go where the subscription has moved without the client's knowing that it was through."""
+        last = self._home if self._answered else None
+        self._home = home if last is None else Home(home.birth, home.epoch + 1, last.broker)
+        self._go_to(self.world.hosts[home.broker])
+        self.drop()
+
+    def _deliver(self, notice: Delivery) -> None:
+        if notice.subscription != self.checker.name:
+            self.world.violate("spurious", f"{self.name} gets {notice.subscription}")
+            return
+        self._credit -= len(notice.events)
+        if self._credit < 0:
+            self.world.violate("flooded", f"{self.name}: {-self._credit} more than its credit")
+        self.checker.delivered(notice.events)
+        self._owed_credit += len(notice.events)
+        self.give_credit()
+        if self.durable and self.random.random() < 0.5:
+            self._ack()
+
+    def give_credit(self) -> None:
+        """Give back the credit of what was consumed, unless the client is slow now."""
+        if self._owed_credit and not self.slow and self._ending is None:
+            self._credit += self._owed_credit
+            self.say(Credit(self.checker.name, self._owed_credit))
+            self._owed_credit = 0
+
+    def _ack(self) -> None:
+        """Acknowledge where the client is, or some of it."""
+        position = self.checker.position()
+        if self.random.random() < 0.3:
+            position = tuple(each for each in position if self.random.random() < 0.5)
+        self._acknowledge(position)
+
+    def _ack_silence(self, position: PositionTuple) -> None:
+        """Acknowledge that nothing came, where all that came before is acknowledged."""
+        acked, views = dict(self.checker.acknowledged()), self.checker.views
+        if self.durable:
+            quiet = (each for each in position if views[each[0]].last_seen <= acked[each[0]])
+            self._acknowledge(tuple(quiet))
+
+    def _acknowledge(self, position: PositionTuple) -> None:
+        if position and self._ending is None and self._seek is None:
+            for pubend, tick in position:
+                self.checker.acked[pubend] = max(tick, self.checker.acked.get(pubend, 0))
+            self.say(Ack(self.checker.name, position))
+
+    def _subscribed(self, notice: Subscribed) -> None:
+        if self._seek is not None and notice.request == self._seek.request:
+            self.checker.sought(self._seek.begin, notice.position)
+            self._seek = None
+            return
+        if notice.request != self._subscribing:
+            return
+        self._subscribing = 0
+        erased, was_home = self._erasures(), self._is_at_home
+        self._home, self._text, self._earlier = notice.home, notice.filter, notice.earlier
+        self._owed = notice.owed
+        waiting = notice.waiting
+        self._resting = {each.pubend: each.after for each in waiting if each.after is not None}
+        is_gone = was_home and erased > self._erased.get(self.host.broker, erased)
+        if is_gone and LATEST in self._asked_begins:
+            self.checker.expired(LATEST, notice.position)
+        elif self._resuming:
+            self.checker.resumed(notice.position)
+        else:
+            self.checker.begun(self._begin, notice.position)
+        self._answered = True
+        self._erased = {self.host.broker: erased}
+        self._asked_begins.clear()
+        if self._change is not None:
+            self._ask_change()
+
+    def _refused(self, notice: Refused) -> None:
+        if self._change is not None and notice.request == self._change.request:
+            if self._change_asked > 1:
+                # perhaps it was done before; and filters stay while their events are not acknowledged
+                if self.durable:
+                    self._acknowledge(self.checker.position())
+                self.world.after(50_000, self._ask_change)
+            else:
+                self._change = None
+                self.checker.change_refused()
+        elif self._seek is not None and notice.request == self._seek.request:
+            self._seek = None
+        elif notice.request == self._subscribing and notice.home is not None:
+            self._follow(notice.home)
+        elif notice.request == self._subscribing:
+            self.world.violate("refused", f"{self.name}: subscription refused: {notice.reason}")
+        elif self._ending is not None and notice.request == self._ending.request:
+            self.world.violate("refused", f"{self.name}: end refused: {notice.reason}")
+
+    # --- what the workload asks for ----------------------------------------------------------
+
+    def set_filter(self, filter_text: str) -> None:
+        """Change the filter; ask until answered."""
+        self._change = SetFilter(self.next_request(), self.checker.name, filter_text)
+        self._change_asked = 0
+        self.checker.change_asked(filter_text)
+        self._ask_change()
+
+    def _ask_change(self) -> None:
+        if self._change is not None and self.connection is not None:
+            self._change_asked += 1
+            self.ask(self._change)
+
+    def _filter_set(self, notice: FilterSet) -> None:
+        if self._change is not None and notice.request == self._change.request:
+            wanted, self._change = self._change.filter, None
+            if self.durable:
+                self._owed = notice.owed
+                self._note_switch(str(self.truth.filter(wanted)), notice.position)
+            self.checker.change_done(notice.position, exact=self._change_asked == 1)
+
+    def _note_switch(self, text: str, position: PositionTuple) -> None:
+        """Note that another filter governs, unless that was told when the connection began."""
+        if text != self._text:
+            self._earlier += (Governed(self._text, position),)
+            self._text = text
+
+    def seek(self, begin: Begin) -> None:
+        """Go on from somewhere else."""
+        self._seek = Seek(self.next_request(), self.checker.name, begin)
+        self.ask(self._seek)
+
+    def unsubscribe(self) -> None:
+        """End the subscription; a durable one is ended until that is answered."""
+        self._ending = Unsubscribe(self.next_request(), self.checker.name, self._home)
+        self._change = None
+        self.ask(self._ending)
+
+    def _finish(self) -> None:
+        self.done = self.checker.ended = True
+        # stay a moment, so that what still comes is seen
+        self.world.after(200_000, self.leave)
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def unfinished(self, streams: list[Any]) -> list[str]:
+        """Return what is owed and has not come."""
+        if self.done:
+            return []
+        if self._ending is not None:
+            return [f"{self.name}: its end is not answered"]
+        if self.connection is None or self._subscribing:
+            return [f"{self.name}: is not subscribed"]
+        return self.checker.unfinished(streams)
+
+    def untold(self, streams: list[Any]) -> list[str]:
+        """Return of which damaged streams the client does not know why nothing comes (P8)."""
+        if self.done or self.connection is None or self._subscribing:
+            return []
+        return [line for stream in streams for line in self.checker.untold(stream)]

@@ -1,0 +1,117 @@
+"""What happened in a run: a digest always, readable lines if asked for.
+
+The digest folds in every step (when, who, what kind of event, how many effects) and everything that
+clients saw. It is made of numbers only, so it is the same under every ``PYTHONHASHSEED``.
+
+A line says when, who, what happened and, after an arrow, what followed; what does not fit goes on the
+lines after it. Steps in which only time passed, and nothing followed, have none. Lines are short forms
+(:mod:`.telling`), so with lines there is a second digest, of the contents whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from gapless.core.machine import (
+    Asked,
+    ClientDown,
+    ClientFree,
+    ClientFull,
+    ClientUp,
+    Fetched,
+    LinkDown,
+    LinkFree,
+    LinkFull,
+    LinkUp,
+    Received,
+    Written,
+)
+from gapless_lab.sim.trace_format import Teller, cut, since_the_start
+
+__all__ = ["EVENT_CODES", "Trace"]
+
+WIDTH: Final = 160
+"""A step that is longer has a line for each thing that followed."""
+
+TOLD: Final = 400
+"""So many characters of an event or effect are shown."""
+
+EVENT_CODES: dict[type, int] = {
+    type(None): 0,
+    Received: 1,
+    Written: 2,
+    Fetched: 3,
+    Asked: 4,
+    ClientUp: 5,
+    ClientDown: 6,
+    LinkUp: 7,
+    LinkDown: 8,
+    LinkFull: 9,
+    LinkFree: 10,
+    ClientFull: 11,
+    ClientFree: 12,
+}
+
+
+class Trace:
+    """Collects the digest, and hands lines to a sink if there is one."""
+
+    __slots__ = ("_contents", "_sink", "_teller", "digest", "full")
+
+    def __init__(self, sink: Callable[[str], None] | None = None) -> None:
+        self.full = sink is not None
+        self._sink = sink
+        self._teller = Teller()
+        self._contents = hashlib.blake2b(digest_size=8)
+        self.digest = 0
+
+    def fold(self, *numbers: int) -> None:
+        """Mix numbers into the digest (hashes of numbers do not depend on the hash seed)."""
+        self.digest = hash((self.digest, *numbers))
+
+    def note(self, at: int, who: str, text: str) -> None:
+        """Write down something that is not a step; call only if ``full``."""
+        self._digest(at, who, text)
+        self._line(at, who, f"** {since_the_start(text)}")
+
+    def say(self, at: int, who: str, verb: str, message: Any) -> None:
+        """Write down what a client asks or hears; call only if ``full``."""
+        self._digest(at, who, verb, message)
+        self._line(at, who, f"{verb} {self._told(message)}")
+
+    def step(self, at: int, who: str, event: Any, effects: list[Any]) -> None:
+        """Write down one step; call only if ``full``."""
+        self._digest(at, who, event, effects)
+        if event is None and not effects:
+            return
+        happened = "time passes" if event is None else self._told(event)
+        followed = [self._told(effect) for effect in effects]
+        whole = f"{happened} => {'; '.join(followed)}" if followed else happened
+        if len(whole) <= WIDTH:
+            self._line(at, who, whole)
+            return
+        self._line(at, who, happened)
+        for each in followed:
+            self._line(at, who, f"  => {each}")
+
+    def _told(self, thing: Any) -> str:
+        return cut(self._teller.tell(thing), TOLD)
+
+    def _line(self, at: int, who: str, text: str) -> None:
+        if self._sink is not None:
+            self._sink(f"{at / 1_000_000:12.6f} {who:<6} {text}")
+
+    def _digest(self, *contents: Any) -> None:
+        self._contents.update(repr(contents).encode())
+
+    @property
+    def text_digest(self) -> str:
+        """The digest of all contents, whatever the lines show of them."""
+        return self._contents.hexdigest()
+
+    @property
+    def short_digest(self) -> str:
+        """The digest of all steps, in hexadecimal."""
+        return f"{self.digest & (2**64 - 1):016x}"

@@ -1,0 +1,229 @@
+"""How things are written in a trace, so that people can read it.
+
+Times of any kind (ticks, clocks, the lives of brokers) are seconds since the run began, as in the
+first column: ``0.025087``. Long lists and texts are cut, with a count of what is left out.
+
+>>> from gapless.messages.streams import Nack
+>>> Teller().tell(Nack(PubendId("P0"), (TickRange(WALL_START + 25_087, WALL_START + 30_000),)))
+'Nack P0 ([0.025087, 0.030000])'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from typing import Any, Final
+
+import msgspec
+
+from gapless.core.ids import Entry, Join, PubendId, ShbId, VirtualTime
+from gapless.core.ticks import TickRange
+from gapless.messages.propagation import TableDelta, TableFull, TableId
+from gapless.messages.streams import Silence
+from gapless_lab.sim.trace_forms import FORMS
+
+__all__ = ["WALL_START", "Teller", "cut", "since_the_start"]
+
+WALL_START: Final = 1_700_000_000_000_000
+"""The wall clock at which every world begins, in microseconds."""
+
+NEAR_US: Final = 1_000_000_000_000
+"""A number so near to the start is a time: clocks jump by seconds, and digests are spread widely."""
+
+LISTED: Final = 4
+"""So many members of a list are shown."""
+
+TEXT_SHOWN: Final = 60
+"""So many characters of a text are shown."""
+
+THE_END: Final = 2**62
+"""The highest tick that anybody asks for: all that will ever be."""
+
+_NAME: Final = re.compile(r"[\w@./#-]+")
+_TIME: Final = re.compile(r"\b1[67]\d{14}\b")
+_OPTIONAL: Final = re.compile(r"<([^<>]*)>")
+_FIELD: Final = re.compile(r"\{(\w+)\}")
+_SEPARATE: Final = frozenset({"messages", "changes"})
+"""Fields whose members are told side by side, not as a list in brackets."""
+
+
+def since_the_start(text: str) -> str:
+    """Return a text in which times count from the beginning of the run.
+
+    >>> since_the_start("row 1700000000453025 of P0 is damaged")
+    'row 0.453025 of P0 is damaged'
+    """
+    return _TIME.sub(lambda found: _number(int(found[0])), text)
+
+
+def cut(text: str, shown: int) -> str:
+    """Return the beginning of a text, and how much more there is.
+
+    >>> cut("abcdefgh", 5)
+    'abcde… 3 more characters'
+    """
+    left = len(text) - shown
+    return text if left <= 0 else f"{text[:shown]}… {left} more characters"
+
+
+class Teller:
+    """Writes what happens; remembers the vectors of tables, to tell the constraints of changes."""
+
+    def __init__(self) -> None:
+        self._vectors: dict[tuple[TableId, int], dict[ShbId, Entry]] = {}
+
+    def tell(self, thing: Any) -> str:
+        """Return an event, effect, message or value as text."""
+        kind = type(thing)
+        form = FORMS.get(kind)
+        if form is not None:
+            return self._formed(thing, form)
+        simple = _SIMPLE.get(kind)
+        if simple is not None:
+            return simple(thing)
+        match thing:
+            case None:
+                return "nothing"
+            case IntEnum():
+                return thing.name.lower().replace("_", " ")
+            case dict():
+                pairs = (f"{name}={self.tell(value)}" for name, value in thing.items())
+                return f"{{{' '.join(pairs)}}}"
+            case tuple() | list():
+                return f"({_listed(map(self._member, thing), ', ')})"
+            case msgspec.Struct():
+                return self._unformed(thing)
+            case _:
+                return repr(thing)
+
+    def constraint(self, delta: TableDelta) -> str:
+        """Return VT's constraint of a change: the vector of the table to which alone it applies (R19)."""
+        vector = self._vectors.get((delta.table, delta.base))
+        entries = None if vector is None else ", ".join(map(self._member, vector.items()))
+        return "(not told)" if entries is None else f"({entries})"
+
+    # --- tables ------------------------------------------------------------------------------
+
+    def _note(self, message: TableFull | TableDelta) -> None:
+        """Remember the vector of a table at a version."""
+        key = (message.table, message.version)
+        if isinstance(message, TableFull):
+            self._vectors.setdefault(key, {}).update(message.entries)
+            return
+        base = self._vectors.get((message.table, message.base))
+        if base is not None:
+            vector = {**base, **dict(message.entries)}
+            self._vectors[key] = {
+                shb: entry for shb, entry in vector.items() if shb not in message.forgotten
+            }
+
+    # --- forms -------------------------------------------------------------------------------
+
+    def _formed(self, thing: Any, form: str) -> str:
+        if isinstance(thing, TableFull | TableDelta):
+            self._note(thing)
+
+        def optional(found: re.Match[str]) -> str:
+            first = _FIELD.search(found[1])
+            assert first is not None, f"{found[0]} has no field"
+            return found[1] if getattr(thing, first[1]) else ""
+
+        return _FIELD.sub(lambda found: self._field(thing, found[1]), _OPTIONAL.sub(optional, form))
+
+    def _field(self, thing: Any, name: str) -> str:
+        if name == "constraint":
+            return self.constraint(thing)
+        if isinstance(thing, Silence):
+            return self._silence(thing)
+        value = getattr(thing, name)
+        if name in _SEPARATE:
+            return _listed(map(self.tell, value), "; ")
+        return name if value is True else self.tell(value)
+
+    def _unformed(self, thing: Any) -> str:
+        parts = (
+            f"{name} {self.tell(value)}"
+            for name, value in msgspec.structs.asdict(thing).items()
+            if value not in (None, (), "")
+        )
+        return " ".join((type(thing).__name__, *parts))
+
+    def _silence(self, silence: Silence) -> str:
+        told = (
+            f"{pubend} #{number}{' first' if first else ''} {self.tell(piece)}"
+            for pubend, number, piece, first in silence.pieces
+        )
+        return f"({_listed(told, ', ')})"
+
+    def _member(self, thing: Any) -> str:
+        """Return a member of a list; a pair of a list of pairs needs no brackets."""
+        if type(thing) is tuple:
+            return " ".join(map(self.tell, thing))
+        return self.tell(thing)
+
+
+# --- values -----------------------------------------------------------------------------------------
+
+
+def _listed(members: Iterable[str], between: str) -> str:
+    """Return the first members of a list, and how many more there are; all were told before."""
+    told = list(members)
+    left = len(told) - LISTED
+    return between.join(told if left <= 0 else [*told[:LISTED], f"… {left} more"])
+
+
+def _number(value: int) -> str:
+    """Return a number; one that is a time as seconds since the run began.
+
+    >>> _number(7), _number(WALL_START + 40_214), _number((WALL_START + 40_214) * 1_000 + 9)
+    ('7', '0.040214', '0.040214/9')
+    """
+    life, count = divmod(value, 1_000)
+    if _is_time(value):
+        return f"{(value - WALL_START) / 1_000_000:.6f}"
+    if _is_time(life):  # requests are numbered from the life of their broker on
+        return f"{_number(life)}/{count}"
+    return "the end" if value == THE_END else str(value)
+
+
+def _is_time(value: int) -> bool:
+    return abs(value - WALL_START) < NEAR_US
+
+
+def _text(value: str) -> str:
+    """Return a text; in quotes if it is more than a name.
+
+    >>> _text("s1/1700000000039002.3"), _text("price < 3")
+    ('s1/0.039002.3', '"price < 3"')
+    """
+    return since_the_start(value) if _NAME.fullmatch(value) else f'"{cut(value, TEXT_SHOWN)}"'
+
+
+def _entry(entry: Entry) -> str:
+    version = f" cv{entry.control_version}" if entry.control_version else ""
+    return f"{_moment(entry.time)}{version}{' retired' if entry.retired else ''}"
+
+
+def _moment(time: VirtualTime | Join) -> str:
+    return f"{_number(time.life)}:{time.counter}"
+
+
+def _bytes(value: bytes) -> str:
+    return repr(value) if len(value) <= 12 else f"{len(value)} bytes"
+
+
+_SIMPLE: Final[dict[type, Callable[[Any], str]]] = {
+    bool: lambda value: "yes" if value else "no",
+    int: _number,
+    float: repr,
+    str: _text,
+    bytes: _bytes,
+    PubendId: str,
+    ShbId: str,
+    VirtualTime: _moment,
+    Join: _moment,
+    Entry: _entry,
+    TickRange: lambda ticks: f"[{_number(ticks.low)}, {_number(ticks.high)}]",
+}
+"""How values that are not messages are written."""

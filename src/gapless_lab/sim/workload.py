@@ -1,0 +1,315 @@
+"""What clients do in a run: publish, subscribe, change their minds, go and come back.
+
+Attributes have few values, so that filters overlap, cover and repeat each other. Some operations
+aim at what chance rarely hits: a filter dropped and added again within one batch of changes, a
+filter change that meets a crash inside a sync, a pubend that appears right after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from gapless.content.values import Value
+from gapless.messages.clients import Begin, BeginKind, Order
+from gapless.messages.overlay import Quality
+from gapless.messages.streams import ReadForm
+from gapless_lab.sim.generators import draw_advertisement, draw_event, draw_filter
+from gapless_lab.sim.publishers import PubendPlan, Publisher
+from gapless_lab.sim.readers import Reader
+from gapless_lab.sim.staging import Stager
+from gapless_lab.sim.subscribers import LATEST, Subscriber
+
+if TYPE_CHECKING:
+    from gapless_lab.sim.oracle import Truth
+    from gapless_lab.sim.world import Host, World
+
+__all__ = ["Workload"]
+
+SUBSCRIBERS_MAX = 24
+"""Live subscriptions at once; an old one ends before a new one begins."""
+
+
+READ_BYTES = (0, 1, 300, 2**62)
+"""What readers want to have at once, in turn: what a broker thinks right, little, more than it gives."""
+
+
+class Workload:
+    """All clients of a run."""
+
+    def __init__(self, world: World, truth: Truth) -> None:
+        self.world = world
+        self.truth = truth
+        self.options = world.options
+        self.random = world.stream("workload")
+        self.publishers: list[Publisher] = []
+        self.subscribers: list[Subscriber] = []
+        self.readers: list[Reader] = []
+        self.operations = 0
+        self.over = False
+        self.aim: Callable[[Host], None] = lambda _: None
+        """Has a host crash inside its next sync, if the options have that."""
+        self.bounce: Callable[[Host], None] = lambda _: None
+        """Has a host crash now and come back, if the options have that."""
+        self._made = 0
+        hosts = list(world.hosts.values())
+        self.plans = [self._plan(number, hosts) for number in range(self.options.pubends)]
+        for number in range(self.options.publishers):
+            plan = self.plans[number % len(self.plans)]
+            publisher = Publisher(world, truth, f"p{number}", plan)
+            rival = world.stream("rival", publisher.name)
+            if rival.random() < self.options.rivals:
+                publisher.host = rival.choice(hosts)
+            self.publishers.append(publisher)
+        lasting = [plan for plan in self.plans if plan.quality is Quality.GUARANTEED]
+        stagers = self.options.stagers if lasting else 0
+        self.stagers = [self._stager(number, lasting) for number in range(stagers)]
+
+    def _stager(self, number: int, plans: list[PubendPlan]) -> Stager:
+        """Make a writer that stages, from random numbers of its own: others draw as without it."""
+        plan = self.world.stream("stager", str(number)).choice(plans)
+        stager = Stager(self.world, self.truth, f"w{number}", plan)
+        stager.workload = self
+        return stager
+
+    def _plan(self, number: int, hosts: list[Host]) -> PubendPlan:
+        random = self.random
+        best_effort = random.random() < self.options.best_effort
+        quality = Quality.BEST_EFFORT if best_effort else Quality.GUARANTEED
+        text = draw_advertisement(random, self.options.domain)
+        return PubendPlan(f"P{number}", random.choice(hosts), text, quality)
+
+    # --- the course of a run -----------------------------------------------------------------
+
+    def start(self) -> None:
+        """Let the first clients come, and the operations begin."""
+        span = self.options.safety_ms * 1_000
+        for publisher in self.publishers:
+            late = self.random.random() < self.options.late_pubends
+            share = self.random.uniform(0.3, 0.8) if late else 0.05 * self.random.random()
+            begin = partial(self._open_late, publisher) if late else publisher.connect
+            if self.options.rivals:  # all of a pubend at once
+                share = self.world.stream("rivals", publisher.plan.name).uniform(0.0, 0.6)
+            self.world.after(int(span * share), begin)
+        for _ in range(self.options.subscribers):
+            self.world.after(int(span * 0.3 * self.random.random()), self._subscribe)
+        self._repeat(self.options.publish_rate, "_publish", self._publish)
+        self._repeat(self.options.churn_rate, "_churn", self._churn)
+        self._repeat(self.options.reads, "_read", self._read)
+        self._repeat(self.options.widen_rate, "_widen", self._widen)
+        self._repeat(self.options.repeat_rate, "_publish_again", self._publish_again)
+        for stager in self.stagers:
+            self.world.after(int(span * 0.1 * stager.random.random()), stager.connect)
+        self._repeat(self.options.stage_rate, "_stage", self._stage)
+
+    def _open_late(self, publisher: Publisher) -> None:
+        """Open a pubend while a broker that may have to learn of it is coming back."""
+        if self.random.random() < 0.5:
+            self.bounce(self.random.choice(list(self.world.hosts.values())))
+        self.world.after(self.random.randrange(100_000), publisher.connect)
+
+    def stop(self) -> None:
+        """Begin nothing new; what is there goes on, also those that are late."""
+        self.over = True
+        for client in (*self.publishers, *self.stagers):
+            client.connect()
+        for subscriber in self.subscribers:
+            if subscriber.slow:
+                subscriber.slow = False
+                subscriber.give_credit()
+
+    def finals(self) -> None:
+        """Let every publisher of the core publish once more."""
+        for publisher in self.publishers:
+            if publisher.host in self.world.core:
+                publisher.publish(self._events(publisher.plan, self.random))
+        for stager in self.stagers:
+            if stager.host in self.world.core:
+                stager.write()
+
+    def _repeat(self, rate: float, name: str, operation: Callable[[Random], None]) -> None:
+        """Do an operation again and again, at random times.
+
+        The name seeds the times and choices of the operation, so it never changes.
+        """
+        if rate <= 0:
+            return
+        random = self.world.stream("operations", name)
+
+        def again() -> None:
+            if self.over or self.operations >= self.options.operations_max:
+                return
+            self.operations += 1
+            operation(random)
+            self.world.after(int(random.expovariate(rate) * 1_000_000), again)
+
+        self.world.after(int(random.expovariate(rate) * 1_000_000), again)
+
+    # --- publishing --------------------------------------------------------------------------
+
+    def _publish(self, random: Random) -> None:
+        publisher = random.choice(self.publishers)
+        if len(publisher.pending) < 20:
+            publisher.publish(self._events(publisher.plan, random))
+
+    def _events(
+        self, plan: PubendPlan, random: Random
+    ) -> tuple[tuple[dict[str, Value], bytes], ...]:
+        advertised = self.truth.filter(plan.advertisement)
+        events: list[tuple[dict[str, Value], bytes]] = []
+        wanted = random.randint(1, self.options.batch_max)
+        outside = random.random() < self.options.outside
+        while len(events) < wanted:
+            event = draw_event(random, self.options.domain)
+            if outside or advertised.matches(event):
+                events.append((event, b"%d" % random.randrange(1_000)))
+        return tuple(events)
+
+    def _publish_again(self, random: Random) -> None:
+        """Repeat what was answered; a client that lost track of its answers does so."""
+        random.choice(self.publishers).repeat()
+
+    def _stage(self, random: Random) -> None:
+        """Have a writer begin a batch, if its last one is through."""
+        if self.stagers:
+            random.choice(self.stagers).write()
+
+    def _widen(self, random: Random) -> None:
+        """Have a pubend advertise more: a little, or everything."""
+        publisher = random.choice(self.publishers)
+        if publisher.plan.quality is Quality.GUARANTEED and publisher.pubend is not None:
+            more = draw_filter(random, self.options.domain)
+            advertised = self.truth.filter(publisher.plan.advertisement)
+            if not advertised.covers(self.truth.filter(more)):
+                publisher.widen(more)
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def _read(self, random: Random) -> None:
+        """Read a range of a stream: all, some of the middle, or on into what is not there yet."""
+        streams = [stream for stream in self.truth.streams.values() if stream.guaranteed]
+        if not streams:
+            return
+        stream = random.choice(streams)
+        ends = [0, 2**62, *stream.ticks]
+        low, high = sorted((random.choice(ends), random.choice(ends)))
+        reader = Reader(
+            self.world,
+            self.truth,
+            f"r{len(self.readers) + 1}",
+            random.choice(list(self.world.hosts.values())),
+            stream=stream,
+            filter_text=draw_filter(random, self.options.domain),
+            low=low,
+            high=high,
+            bytes_max=READ_BYTES[len(self.readers) % len(READ_BYTES)],
+            form=ReadForm(len(self.readers) % len(ReadForm)),
+        )
+        self.readers.append(reader)
+        reader.connect()
+
+    # --- churn -------------------------------------------------------------------------------
+
+    def _churn(self, random: Random) -> None:
+        operation = random.choice(
+            (
+                self._op_subscribe,
+                self._op_unsubscribe,
+                self._op_set_filter,
+                self._op_set_filter,
+                self._op_seek,
+                self._op_flip,
+            )
+        )
+        operation(random)
+
+    def live(self) -> list[Subscriber]:
+        """Return the subscribers whose subscription has not ended."""
+        return [subscriber for subscriber in self.subscribers if not subscriber.done]
+
+    def _steady(self, random: Random) -> Subscriber | None:
+        steady = [subscriber for subscriber in self.subscribers if subscriber.steady]
+        return random.choice(steady) if steady else None
+
+    def _subscribe(self, host: Host | None = None, text: str | None = None) -> None:
+        random, options = self.random, self.options
+        durable = random.random() < options.durable
+        order = Order.TOTAL if random.random() < options.total else Order.PUBLISHER
+        begin = self._past(random) if random.random() < options.past else LATEST
+        self._made += 1
+        subscriber = Subscriber(
+            self.world,
+            self.truth,
+            f"s{self._made}",
+            host or random.choice(list(self.world.hosts.values())),
+            filter_text=text or draw_filter(random, options.domain),
+            durable=durable,
+            order=order,
+            begin=begin,
+            credit=random.randint(1, options.credit_max),
+        )
+        self.subscribers.append(subscriber)
+        subscriber.connect()
+
+    def _past(self, random: Random) -> Begin:
+        """Draw a beginning in the past: a time, a position, or all there is."""
+        match random.randrange(3):
+            case 0:
+                return Begin(BeginKind.EARLIEST)
+            case 1:
+                back = random.randrange(self.world.now + 1)
+                host = random.choice(list(self.world.hosts.values()))
+                return Begin(BeginKind.TIME, clock=self.world.clock(host) - back)
+            case _:
+                position = tuple(
+                    (pubend, random.choice(stream.ticks) - random.randrange(2))
+                    for pubend, stream in self.truth.streams.items()
+                    if stream.ticks and stream.guaranteed
+                )
+                return Begin(BeginKind.POSITION, position) if position else LATEST
+
+    def _op_subscribe(self, random: Random) -> None:
+        if len(self.live()) >= SUBSCRIBERS_MAX:
+            self._op_unsubscribe(random)
+        self._subscribe()
+
+    def _op_unsubscribe(self, random: Random) -> None:
+        subscriber = self._steady(random)
+        if subscriber is not None and len(self.live()) > 1:
+            subscriber.unsubscribe()
+
+    def _op_set_filter(self, random: Random) -> None:
+        subscriber = self._steady(random)
+        if subscriber is None:
+            return
+        if random.random() < 0.3:
+            self.aim(subscriber.host)
+        subscriber.set_filter(draw_filter(random, self.options.domain))
+
+    def _op_flip(self, random: Random) -> None:
+        """End a subscription and begin one with the same filter at once, at the same broker."""
+        subscriber = self._steady(random)
+        if subscriber is not None:
+            subscriber.unsubscribe()
+            self._subscribe(subscriber.host, subscriber.checker.filter)
+
+    def _op_seek(self, random: Random) -> None:
+        """Seek; never back over a filter change, whose old filter is no longer kept."""
+        subscriber = self._steady(random)
+        if subscriber is None:
+            return
+        checker = subscriber.checker
+        if not checker.durable and random.random() < 0.3:
+            subscriber.seek(LATEST)
+            return
+        position = []
+        for pubend, view in checker.views.items():
+            low = max(view.base, view.blurred, checker.acked.get(pubend, 0))
+            low = max((low, *(end for end, _ in view.segments)))
+            ticks = [tick for tick in view.seen if low <= tick]
+            if ticks and view.stream.guaranteed:
+                position.append((pubend, random.choice(ticks)))
+        if position:
+            subscriber.seek(Begin(BeginKind.POSITION, tuple(position)))

@@ -1,0 +1,363 @@
+"""The world: hosts, processes and one queue of what will happen, in virtual time.
+
+A **host** is a computer: a name, a cell, a wall clock, a disk. A **process** is one life of a
+machine on it. Times in the queue are microseconds since the world began. A process sees ``now``
+shifted by an amount of its own, so that a machine which keeps ``now`` beyond its life, or compares
+it with a peer's, is caught; its wall clock is the world's plus the host's error.
+
+Nothing here iterates a set, and dictionaries are filled in a fixed order: a run is a function of
+its options.
+"""
+
+from __future__ import annotations
+
+import heapq
+import traceback
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from gapless.core.ids import BrokerId, CellId
+from gapless.core.machine import Dismiss, Event, Fetch, Moment, Send, Tell, Write
+from gapless.core.parameters import Parameters
+from gapless.overlay.neighbourhood import Neighbourhood, Topology
+from gapless_lab.sim.connections import Connections
+from gapless_lab.sim.disk import Disk
+from gapless_lab.sim.machine import Factory, Machine
+from gapless_lab.sim.network import Network, make_network
+from gapless_lab.sim.options import Options
+from gapless_lab.sim.trace import EVENT_CODES, Trace
+from gapless_lab.sim.trace_format import WALL_START
+
+__all__ = ["WALL_START", "Host", "Probe", "Process", "Violation", "World"]
+
+NEVER: Final = 2**62
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """Something that must not be: its name, what it was, and when."""
+
+    name: str
+    detail: str
+    at_us: int
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.at_us / 1_000_000:.6f} s: {self.detail}"
+
+
+class Host:
+    """A computer of the world."""
+
+    __slots__ = (
+        "broker",
+        "cell",
+        "clock_error",
+        "crash_armed",
+        "disk",
+        "doomed",
+        "held",
+        "index",
+        "neighbourhood",
+        "process",
+    )
+
+    def __init__(self, broker: BrokerId, cell: CellId, index: int, around: Neighbourhood) -> None:
+        self.broker = broker
+        self.cell = cell
+        self.index = index
+        self.neighbourhood = around
+        self.clock_error = 0
+        self.crash_armed = False
+        """Whether the next write is followed by a crash before its sync."""
+        self.doomed = False
+        """Whether it stays down, or stopped, for ever."""
+        self.held = 0
+        """How many outages keep it down."""
+        self.disk: Disk
+        self.process: Process | None = None
+
+
+class Process:
+    """One life of a machine on a host."""
+
+    __slots__ = ("alive", "backlog", "clients", "host", "machine", "paused", "wake_at", "zero")
+
+    def __init__(self, host: Host, machine: Machine, zero: int) -> None:
+        self.host = host
+        self.machine = machine
+        self.zero = zero
+        """The world's time at which this process's ``now`` was 0."""
+        self.alive = True
+        self.paused = False
+        self.backlog: list[Event] = []
+        self.wake_at = NEVER
+        self.clients: dict[str, Any] = {}
+
+
+class Probe:
+    """Looks into the world; a check of the machines' insides overrides what it needs."""
+
+    def stepped(self, world: World, process: Process, event: Event, effects: list[Any]) -> None:
+        """A machine has made a step."""
+
+    def started(self, world: World, process: Process) -> None:
+        """A machine begins a life, before its first step."""
+
+    def crashed(self, world: World, process: Process) -> None:
+        """A machine is gone."""
+
+    def owed(self, world: World) -> list[str]:
+        """Return what must still happen in the liveness phase."""
+        del world
+        return []
+
+    def finished(self, world: World) -> None:
+        """The run is over."""
+
+
+class World:
+    """Everything there is in a run, and the time."""
+
+    def __init__(self, options: Options, factory: Factory, trace: Trace | None = None) -> None:
+        self.options = options
+        self.parameters: Parameters = options.parameters()
+        self.topology: Topology = options.topology()
+        self.trace = trace or Trace()
+        self.now = 0
+        self.steps = 0
+        self.stopped = False
+        self.violations: list[Violation] = []
+        self.faults: dict[str, int] = {}
+        self.marks: dict[str, int] = {}
+        self.probes: list[Probe] = []
+        self.transcode: Callable[[Any], Any] | None = None
+        """Encodes and decodes every packet, if the codec is to be tried too."""
+        self.hosts: dict[BrokerId, Host] = {}
+        self._factory = factory
+        self._queue: list[tuple[int, int, Callable[[Any, Any], None], Any, Any]] = []
+        self._order = 0
+        self._starts = self.stream("starts")
+        for cell in self.topology.cells:
+            around = self.topology.neighbourhood(cell.name, self.parameters.reach)
+            for broker in cell.brokers:
+                host = Host(broker, cell.name, len(self.hosts), around)
+                host.disk = Disk(self, host, self.stream("disk", broker))
+                self.hosts[broker] = host
+        self.core: list[Host] = list(self.hosts.values())
+        """The hosts that must work in the liveness phase; until then all."""
+        self.network: Network = make_network(self)
+        self.connections = Connections(self)
+
+    def stream(self, *purpose: str) -> Random:
+        """Return the random numbers of the seed for one purpose."""
+        return Random("/".join((str(self.options.seed), *purpose)))  # noqa: S311
+
+    # --- time --------------------------------------------------------------------------------
+
+    def push(self, at: int, action: Callable[[Any, Any], None], first: Any, second: Any) -> None:
+        """Let something happen at a time; what has the same time happens in order of asking."""
+        self._order += 1
+        heapq.heappush(self._queue, (at, self._order, action, first, second))
+
+    def after(self, delay_us: int, action: Callable[[], None]) -> None:
+        """Call back after a delay; for what is rare."""
+        self.push(self.now + delay_us, _call, action, None)
+
+    def planned(self) -> list[tuple[int, int, Callable[[Any, Any], None], Any, Any]]:
+        """Return what will happen, in order."""
+        return sorted(self._queue, key=lambda entry: entry[:2])
+
+    def run_until(self, deadline: int) -> None:
+        """Let everything happen up to a time, unless a violation ends the run."""
+        queue, pop = self._queue, heapq.heappop
+        while queue and queue[0][0] <= deadline and not self.stopped:
+            at, _, action, first, second = pop(queue)
+            self.now = at
+            action(first, second)
+        if not self.stopped:
+            self.now = deadline
+
+    def clock(self, host: Host) -> int:
+        """Return the wall clock of a host."""
+        return WALL_START + self.now + host.clock_error
+
+    # --- lives -------------------------------------------------------------------------------
+
+    def start(self, host: Host) -> None:
+        """Begin a life of a machine from what is on its disk."""
+        if host.process is not None or host.doomed or host.held:
+            return
+        zero = self.now - self._starts.randrange(1, 10_000_000)
+        moment = Moment(self.now - zero, self.clock(host))
+        records = host.disk.load()
+        try:
+            machine = self._factory(
+                host.broker, host.cell, self.parameters, host.neighbourhood, records, moment
+            )
+        except Exception:  # noqa: BLE001 - whatever a machine breaks by is a finding
+            self.violate("exception", f"{host.broker} cannot start: {traceback.format_exc()}")
+            return
+        process = host.process = Process(host, machine, zero)
+        self.note(host.broker, "starts")
+        for probe in self.probes:
+            probe.started(self, process)
+        self.happen(process, None)
+        self.network.started(host)
+
+    def crash(self, host: Host, why: str = "crash") -> None:
+        """End a life: memory and unsynced writes are gone."""
+        process = host.process
+        if process is None:
+            return
+        process.alive = False
+        host.process = None
+        host.crash_armed = False
+        lost = host.disk.crash()
+        self.note(host.broker, f"crashes ({why}), {lost} writes lost")
+        self._collect_marks(process)
+        self.network.stopped(host)
+        self.connections.stopped(process)
+        for probe in self.probes:
+            probe.crashed(self, process)
+
+    def pause(self, host: Host) -> None:
+        """Let nothing run on a host; what comes for it queues."""
+        if host.process is not None:
+            host.process.paused = True
+            self.note(host.broker, "pauses")
+
+    def resume(self, host: Host) -> None:
+        """Let a paused process see what came meanwhile."""
+        process = host.process
+        if process is None or not process.paused or host.doomed:
+            return
+        process.paused = False
+        self.note(host.broker, "resumes")
+        backlog, process.backlog = process.backlog, []
+        for event in backlog:
+            self.happen(process, event)
+        self._wake(process, None)
+
+    def jump_clock(self, host: Host, change_us: int) -> None:
+        """Set the wall clock of a host forward or back."""
+        host.clock_error += change_us
+        self.note(host.broker, f"clock jumps by {change_us / 1_000_000:g} s")
+
+    # --- steps -------------------------------------------------------------------------------
+
+    def happen(self, process: Process, *events: Event) -> None:
+        """Give events to a process in one step, now or when it runs again; the dead get nothing."""
+        if not process.alive:
+            return
+        if process.paused:
+            process.backlog += events
+            return
+        event = events[-1]
+        host, now = process.host, self.now
+        machine, zero = process.machine, process.zero
+        moment = Moment(now - zero, WALL_START + now + host.clock_error)
+        try:
+            alone = len(events) == 1
+            effects = machine.step(event, moment) if alone else machine.step_all(events, moment)
+            due = machine.next_timer()
+        except Exception:  # noqa: BLE001 - whatever a machine breaks by is a finding
+            self.violate("exception", f"{host.broker} at {events!r}: {traceback.format_exc()}")
+            return
+        self.steps += 1
+        trace = self.trace
+        trace.digest = hash((trace.digest, now, host.index, EVENT_CODES[type(event)], len(effects)))
+        if trace.full:
+            for earlier in events[:-1]:
+                trace.step(now, host.broker, earlier, [])
+            trace.step(now, host.broker, event, effects)
+        for effect in effects:
+            self._carry_out(process, effect)
+        if due is not None and due + zero < process.wake_at:
+            process.wake_at = max(now, due + zero)
+            self.push(process.wake_at, self._wake, process, process.wake_at)
+        for probe in self.probes:
+            probe.stepped(self, process, event, effects)
+
+    def _carry_out(self, process: Process, effect: Any) -> None:
+        kind = type(effect)
+        if kind is Send:
+            packet = effect.packet if self.transcode is None else self.transcode(effect.packet)
+            self.network.send(process.host, effect.peer, packet)
+        elif kind is Tell:
+            self.connections.tell(process, effect.client, effect.notice)
+        elif kind is Write:
+            process.host.disk.write(process, effect)
+            if process.host.crash_armed:
+                self._crash_inside_sync(process.host)
+        elif kind is Fetch:
+            process.host.disk.fetch(process, effect)
+        elif kind is Dismiss:
+            self.connections.dismiss(process, effect.client, effect.reason)
+        else:
+            raise AssertionError(f"{effect!r} is no effect")
+
+    def _wake(self, process: Process, planned: int | None) -> None:
+        """Let time pass for a process if a timer of it is due."""
+        if not process.alive or process.paused:
+            if planned == process.wake_at:
+                process.wake_at = NEVER  # resuming looks at the timers again
+            return
+        if planned is not None and planned != process.wake_at:
+            return  # an earlier timer was set meanwhile, and has planned on
+        process.wake_at = NEVER
+        due = process.machine.next_timer()
+        if due is None:
+            return
+        if due + process.zero <= self.now:
+            self.happen(process, None)
+        else:
+            process.wake_at = due + process.zero
+            self.push(process.wake_at, self._wake, process, process.wake_at)
+
+    def _crash_inside_sync(self, host: Host) -> None:
+        host.crash_armed = False
+        delay = self._starts.randrange(max(1, self.options.sync_us_min))
+        process = host.process
+
+        def strike() -> None:
+            if host.process is process:
+                self.count_fault("crash inside a sync")
+                self.crash(host, "inside a sync")
+                self.after(self.options.down_us(self._starts), lambda: self.start(host))
+
+        self.after(delay, strike)
+
+    # --- findings ----------------------------------------------------------------------------
+
+    def violate(self, name: str, detail: str) -> None:
+        """Note that something must not be; the first one ends the run."""
+        self.violations.append(Violation(name, detail, self.now))
+        self.note("world", f"VIOLATION {name}: {detail}")
+        self.stopped = True
+
+    def count_fault(self, kind: str) -> None:
+        """Count a fault that struck."""
+        self.faults[kind] = self.faults.get(kind, 0) + 1
+
+    def note(self, who: str, text: str) -> None:
+        """Write something that is not a step into the trace."""
+        if self.trace.full:
+            self.trace.note(self.now, who, text)
+
+    def finish(self) -> None:
+        """End the run: collect what the machines counted, ask the probes a last time."""
+        for host in self.hosts.values():
+            if host.process is not None:
+                self._collect_marks(host.process)
+        for probe in self.probes:
+            probe.finished(self)
+
+    def _collect_marks(self, process: Process) -> None:
+        for mark, count in process.machine.marks.items():
+            self.marks[mark] = self.marks.get(mark, 0) + count
+
+
+def _call(action: Callable[[], None], _: None) -> None:
+    action()

@@ -1,0 +1,124 @@
+"""Deals points to executors one by one, and gives back what comes of each, in their order.
+
+One Spark job has a task for every few points. Spark hands tasks to whoever is free, so uneven costs even
+out by themselves. What came of a task reaches the driver when the task ends, through an accumulator:
+Spark counts the update of a task once, however often the task was tried. Whoever stops listening
+cancels the job.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from gapless.spark.jobs.reasons import as_ours
+from gapless_lab.lab.points import Outcome, run_point
+from gapless_lab.sweep.experiments import Experiment, Point
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Outcome", "deal"]
+
+TASKS_MAX: Final = 50_000
+"""Tasks of one job; with more points some share a task, as the driver remembers every task."""
+
+_CANCEL_S: Final = 20.0
+"""How long is waited for a job to end that was cancelled."""
+
+
+class _Ended(msgspec.Struct, frozen=True):
+    """The job is over."""
+
+    error: Exception | None
+
+
+_News = Sequence[Outcome] | _Ended
+
+
+class _Mailbox:
+    """Adds lists up in a task, and hands them over at the driver; the form of Spark's AccumulatorParam."""
+
+    def __init__(self, deliver: Callable[[Sequence[Outcome]], None] | None = None) -> None:
+        self._deliver = deliver
+
+    def __reduce__(self) -> tuple[type[_Mailbox], tuple[()]]:
+        return _Mailbox, ()  # in a task nothing is handed over
+
+    def zero(self, value: list[Outcome]) -> list[Outcome]:
+        """Return what a task begins with."""
+        del value
+        return []
+
+    def addInPlace(self, held: list[Outcome], more: list[Outcome]) -> list[Outcome]:  # noqa: N802
+        """Take what has come."""
+        if self._deliver is None:
+            return held + more
+        self._deliver(more)
+        return held
+
+
+def deal(spark: SparkSession, experiment: Experiment, points: Sequence[Point]) -> Iterator[Outcome]:
+    """Run an experiment at all points; give what comes of each, in the order of the points."""
+    news: SimpleQueue[_News] = SimpleQueue()
+    tag = f"gapless-{uuid.uuid4().hex}"
+    context = spark.sparkContext
+    worker = Thread(
+        target=_run_job, args=(spark, experiment, points, tag, news), name=tag, daemon=True
+    )
+    worker.start()
+    try:
+        yield from _in_order(news, len(points))
+    finally:
+        if worker.is_alive():
+            context.cancelJobsWithTag(tag)
+        worker.join(_CANCEL_S)
+
+
+def _in_order(news: SimpleQueue[_News], total: int) -> Iterator[Outcome]:
+    """Hold back what came early."""
+    early: dict[int, Outcome] = {}
+    following = 0
+    while following < total:
+        told = news.get()
+        if isinstance(told, _Ended):
+            if told.error is not None:
+                raise told.error
+            break
+        early |= {each.place: each for each in told}
+        while following in early:
+            yield early.pop(following)
+            following += 1
+    assert following == total, f"{total - following} results never came"
+
+
+def _run_job(
+    spark: SparkSession,
+    experiment: Experiment,
+    points: Sequence[Point],
+    tag: str,
+    news: SimpleQueue[_News],
+) -> None:
+    """Run the job, in a thread of its own: what Spark knows of a job it knows by thread."""
+    context = spark.sparkContext
+    error: Exception | None = None
+    try:
+        context.addJobTag(tag)
+        context.setInterruptOnCancel(True)
+        box: Any = _Mailbox(news.put)
+        gathered: Any = context.accumulator([], box)
+
+        def task(dealt: Iterable[tuple[int, Point]]) -> None:
+            for place, point in dealt:
+                gathered.add([run_point(experiment, place, point)])
+
+        tasks = min(len(points), TASKS_MAX)
+        context.parallelize(list(enumerate(points)), max(tasks, 1)).foreachPartition(task)
+    except Exception as failed:  # noqa: BLE001 - told to whoever listens
+        error = as_ours(failed, "Spark ended the sweep")
+    news.put(_Ended(error))

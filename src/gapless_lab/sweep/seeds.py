@@ -1,0 +1,37 @@
+"""The simulator as an experiment: a point is a seed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gapless_lab.sim.runner import PROBES, Result, run_seed
+from gapless_lab.sweep.experiments import Point, Row
+
+__all__ = ["result_of", "simulate"]
+
+
+def simulate(point: Point) -> Row:
+    """Run a seed as the local runner does. The whole result is in the row too, as JSON."""
+    seed, machine = point["seed"], point["machine"]
+    assert isinstance(seed, int)
+    assert isinstance(machine, str)
+    result = run_seed(seed, machine, probes=PROBES if point["probes"] else ())
+    return {
+        "verdict": result.violations[0].name if result.failed else "ok",
+        "steps": result.steps,
+        "virtual_ms": result.virtual_ms,
+        "faults": sum(result.faults.values()),
+        "publications": result.publications,
+        "deliveries": result.deliveries,
+        "gaps": result.gaps,
+        "cpu_seconds": result.seconds,
+        "trace_hash": result.trace_hash,
+        "result": msgspec.json.encode(result).decode(),
+    }
+
+
+def result_of(row: Row) -> Result:
+    """Return the result of a run as it was before it became a row."""
+    text = row["result"]
+    assert isinstance(text, str)
+    return msgspec.json.decode(text, type=Result)

@@ -1,0 +1,104 @@
+"""Real processes, kill -9: durable subscriptions flee, and new ones begin where few brokers are left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import gapless
+from gapless.client import Publisher, Subscription
+from gapless.messages.operating import ListSubscriptions
+from gapless.runtime import Supervisor
+from gapless.runtime.overlay_config import overlay_of
+from tests.client.running import soon, story
+
+QUICK = gapless.Backoff(first_s=0.01, longest_s=0.1)
+FLEE_AFTER_S = 0.3
+
+
+def urls(supervisor: Supervisor, *names: str) -> list[str]:
+    """Return where some brokers are, in this order."""
+    return [supervisor[name].url for name in names]
+
+
+async def kill_for_good(supervisor: Supervisor, names: Iterable[str]) -> None:
+    """Kill brokers, which nobody starts again, and wait until they are dead."""
+    for name in names:
+        supervisor.keep_down(name)
+        supervisor.kill(name)
+        await soon(lambda: supervisor[name].pid is None)  # noqa: B023
+
+
+async def durables_at(url: str) -> list[str]:
+    """Return which durable subscriptions a broker has."""
+    async with gapless.connect(url) as session:
+        listed = await session.request(ListSubscriptions(0, durable=True), changes=False)
+        return [each.name for each in listed.entries]
+
+
+async def publish(publisher: Publisher, numbers: Iterable[int]) -> None:
+    """Publish numbers one after the other, so that some are under way at any time."""
+    for number in numbers:
+        await publisher.publish({"n": number})
+        await asyncio.sleep(0.002)
+
+
+async def take(events: Subscription, count: int) -> list[Any]:
+    """Return so many numbers."""
+    return [(await events.get()).attributes["n"] for _ in range(count)]
+
+
+@story
+async def test_a_durable_subscription_flees_to_another_broker_of_its_cell(tmp_path: Path) -> None:
+    # MV-13: the home is not started again until all has come at the other
+    async with (
+        Supervisor(overlay_of("line:2x2"), tmp_path, port=0) as supervisor,
+        gapless.connect(urls(supervisor, "b1a")) as near,
+        near.publisher("quotes") as publisher,
+        gapless.connect(
+            urls(supervisor, "b2a", "b2b"), backoff=QUICK, flee_after=FLEE_AFTER_S
+        ) as far,
+        far.subscribe("n >= 0", durable="desk", start="earliest") as events,
+    ):
+        publishing = asyncio.create_task(publish(publisher, range(300)))
+        assert await take(events, 50) == [*range(50)]
+        assert await durables_at(supervisor["b2a"].url) == ["desk"]
+        await kill_for_good(supervisor, ["b2a"])
+        assert await take(events, 250) == [*range(50, 300)]
+        await publishing
+        assert await durables_at(supervisor["b2b"].url) == ["desk"]
+        supervisor.let_up("b2a")
+        await supervisor["b2a"].settled.wait()
+        while await durables_at(supervisor["b2a"].url):
+            await asyncio.sleep(0.01)  # the old home hears that it is none any more
+        await publish(publisher, [300])
+        assert await take(events, 1) == [300]
+
+
+@story
+async def test_new_subscriptions_begin_with_one_broker_of_each_cell_left(tmp_path: Path) -> None:
+    # VT 6.3.8: "even in the absence of a majority of brokers in a tree node"
+    left = {"b1a", "b2b", "b3a"}
+    async with (
+        Supervisor(overlay_of("line:3x2"), tmp_path, port=0) as supervisor,
+        gapless.connect(urls(supervisor, "b1a")) as near,
+        near.publisher("quotes") as publisher,
+    ):
+        await publish(publisher, range(20))
+        await kill_for_good(
+            supervisor, [each.name for each in supervisor.brokers if each.name not in left]
+        )
+        async with (
+            gapless.connect(urls(supervisor, "b3b", "b3a"), backoff=QUICK) as far,
+            far.subscribe("n < 60") as some,
+            far.subscribe("n >= 0", durable="desk") as kept,
+        ):
+            await soon(lambda: "quotes" in some.position and "quotes" in kept.position)
+            await publish(publisher, range(20, 100))
+            assert await take(some, 40) == [*range(20, 60)]
+            assert await take(kept, 80) == [*range(20, 100)]
+            await kept.set_filter("n >= 110")
+            await publish(publisher, range(100, 120))
+            assert await take(kept, 10) == [*range(110, 120)]

@@ -1,0 +1,207 @@
+"""A feed and its candidates: who is asked, who is taken, and when a better one is gone back to (R8, R9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gapless.core.ids import PubendId
+from gapless.core.machine import Context, Identity
+from gapless.core.parameters import DEFAULTS, us
+from gapless.feeds.feed import RELAYED, Candidate, Feed
+from gapless.messages.streams import Attach, Attached, AttachKind, Detach, Unfed, UnfedReason
+
+P = PubendId("P")
+REFRESH_MS = DEFAULTS.attach_refresh_ms
+STABLE_MS = DEFAULTS.prefer_stable_ms
+
+
+class Table:
+    """One feed, the candidates that a test gives it, and what it says to them."""
+
+    def __init__(self, *candidates: Candidate) -> None:
+        self.candidates = list(candidates)
+        self.context = Context(Identity("me", "mine", 1), DEFAULTS)
+        self.said: list[tuple[str, Any]] = []
+        self.fed_at: list[int] = []
+        self.losses = 0
+        self.feed = Feed(self.context, P, AttachKind.CELL, "mine", self, lambda: self.candidates)
+        self._collect()
+
+    # the receiver
+    def fed(self, at: int) -> None:
+        self.fed_at.append(at)
+
+    def fed_up_to(self, at: int) -> None:
+        self.fed_at.append(at)
+
+    def unfed(self) -> None:
+        self.losses += 1
+
+    # what a test does
+    def asked(self) -> str:
+        """Return who was asked last."""
+        return [peer for peer, message in self.said if isinstance(message, Attach)][-1]
+
+    def answer(self, peer: str, *, at: int = 0, relayed: bool = False) -> None:
+        """Let a broker answer the last question to it."""
+        number = [each.number for to, each in self.said if to == peer and isinstance(each, Attach)][
+            -1
+        ]
+        self.feed.attached(peer, Attached(P, number, at, relayed))
+        self._collect()
+
+    def refuse(self, peer: str) -> None:
+        """Let a broker say that it has no feed."""
+        number = [each.number for to, each in self.said if to == peer and isinstance(each, Attach)][
+            -1
+        ]
+        self.feed.unfed(peer, Unfed(P, number, UnfedReason.NO_FEED))
+        self._collect()
+
+    def run(self, ms: int, *, relayed: bool = False) -> None:
+        """Let time pass; the feeder has news and answers every refresh."""
+        for _ in range(ms // 10):
+            self.context.now += us(ms=10)
+            self.feed.note_progress()
+            before = len(self.said)
+            self.context.run_timers()
+            self._collect()
+            feeder = self.feed.feeder
+            if feeder and any(
+                to == feeder and isinstance(each, Attach) for to, each in self.said[before:]
+            ):
+                self.answer(feeder, relayed=relayed)
+
+    def wait_for_question(self, peer: str, ms: int, *, relayed: bool = False) -> None:
+        """Let time pass until a broker is asked, at most so long."""
+        for _ in range(ms // 10):
+            if self.asked() == peer:
+                return
+            self.run(10, relayed=relayed)
+        raise AssertionError(f"{peer} was not asked within {ms} ms")
+
+    def detached(self) -> list[str]:
+        """Return who was told that it feeds no more."""
+        return [peer for peer, message in self.said if isinstance(message, Detach)]
+
+    def _collect(self) -> None:
+        self.said += [(peer, each) for peer, sent in self.context.take_posted() for each in sent]
+
+
+def test_the_best_candidate_is_asked_first_and_the_next_when_it_has_no_feed() -> None:
+    table = Table(Candidate("a", 0), Candidate("b", 1))
+    assert table.asked() == "a"
+    table.refuse("a")
+    assert table.asked() == "b"
+    table.answer("b", at=7)
+    assert (table.feed.feeder, table.fed_at) == ("b", [7])
+
+
+def test_a_better_candidate_is_asked_after_it_has_been_there_for_a_while() -> None:
+    table = Table(Candidate("b", 1))
+    table.answer("b")
+    table.candidates.insert(0, Candidate("a", 0))
+    table.run(STABLE_MS)
+    assert table.feed.feeder == "b"
+    table.wait_for_question("a", 2 * REFRESH_MS)
+    assert table.detached() == [], "until the new one has answered the old one feeds"
+    table.answer("a")
+    assert table.feed.feeder == "a"
+    assert table.detached() == ["b"]
+    assert table.losses == 0
+
+
+def test_a_better_candidate_that_comes_and_goes_is_not_asked() -> None:
+    table = Table(Candidate("b", 1))
+    table.answer("b")
+    for _ in range(5):
+        table.candidates.insert(0, Candidate("a", 0))
+        table.run(STABLE_MS // 2)
+        table.feed.session_closed("a")
+        table.candidates.pop(0)
+        table.run(REFRESH_MS)
+    assert table.asked() == "b"
+
+
+def test_who_is_fed_over_relays_is_a_worse_feeder_than_one_that_is_not() -> None:
+    # R7: classes (a) to (c) need a feed that did not say `relayed`
+    table = Table(Candidate("a", 0), Candidate("b", 1))
+    table.answer("a", relayed=True)
+    assert table.feed.relayed
+    table.wait_for_question("b", STABLE_MS + 2 * REFRESH_MS, relayed=True)
+    table.answer("b")
+    assert table.feed.feeder == "b"
+    assert not table.feed.relayed
+
+
+def test_a_feeder_that_turns_out_to_be_no_better_is_left_and_the_old_one_stays() -> None:
+    # R9: on Attached what was told is compared with the present feeder
+    table = Table(Candidate("b", 1))
+    table.answer("b")
+    table.candidates.insert(0, Candidate("a", 0))
+    table.wait_for_question("a", STABLE_MS + 2 * REFRESH_MS)
+    table.answer("a", relayed=True)
+    assert table.feed.feeder == "b"
+    assert table.detached() == ["a"]
+    assert table.context.marks["feeder is no better"] == 1
+
+
+def test_that_a_broker_is_fed_over_relays_is_believed_for_a_while_only() -> None:
+    # section 17: 4 x prefer_stable_ms; who is not fed by it hears no more of it
+    table = Table(Candidate("b", 1))
+    table.answer("b")
+    table.candidates.insert(0, Candidate("a", 0))
+    table.wait_for_question("a", STABLE_MS + 2 * REFRESH_MS)
+    table.answer("a", relayed=True)
+    asked = [peer for peer, each in table.said if isinstance(each, Attach)].count("a")
+    table.run(4 * STABLE_MS)
+    assert [peer for peer, each in table.said if isinstance(each, Attach)].count("a") == asked
+    table.wait_for_question("a", STABLE_MS + 2 * REFRESH_MS)
+    table.answer("a")
+    assert table.feed.feeder == "a"
+
+
+def test_over_relays_a_nearer_feeder_is_still_the_better_one() -> None:
+    table = Table(Candidate("far", RELAYED + 1, relayed=True))
+    table.answer("far")
+    assert table.feed.relayed
+    table.candidates.insert(0, Candidate("near", RELAYED, relayed=True))
+    table.wait_for_question("near", STABLE_MS + 2 * REFRESH_MS)
+    table.answer("near")
+    assert table.feed.feeder == "near"
+
+
+def test_a_silent_feeder_is_left_for_any_other() -> None:
+    # R9: dct_ms without news
+    table = Table(Candidate("a", 0), Candidate("b", RELAYED, relayed=True))
+    table.answer("a")
+    table.context.now += us(ms=DEFAULTS.dct_ms + REFRESH_MS)
+    table.context.run_timers()
+    table._collect()
+    assert table.asked() == "b"
+    table.answer("b")
+    assert table.feed.feeder == "b"
+    assert table.context.marks["feeder was silent"] == 1
+
+
+def test_who_answers_after_another_was_taken_is_told_so() -> None:
+    # R8: an unexpected Attached is accepted if there is no feeder, else answered by Detach
+    table = Table(Candidate("a", 0), Candidate("b", 1))
+    table.context.now += us(ms=DEFAULTS.attach_timeout_ms)
+    table.context.run_timers()
+    table._collect()
+    assert table.asked() == "b"
+    table.answer("b")
+    table.answer("a")
+    assert table.feed.feeder == "b"
+    assert table.detached() == ["a"]
+
+
+def test_who_answers_late_is_taken_if_nobody_else_feeds() -> None:
+    table = Table(Candidate("a", 0))
+    table.context.now += us(ms=DEFAULTS.attach_timeout_ms)
+    table.context.run_timers()
+    table._collect()
+    table.answer("a")
+    assert table.feed.feeder == "a"
+    assert table.context.marks["attached late"] == 1

@@ -1,0 +1,137 @@
+"""A minute of chaos with real processes: everything is owed, and everything comes, once and in order."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gapless.cli.main import EXIT_WRONG_INPUT
+from gapless_lab.chaos.faults import ONE_TOO_MANY, SIDE_CUT
+from gapless_lab.chaos.namespaces import why_not
+from tests.cli.overlays import environment, gapless
+
+LONGEST_S = 600.0
+"""More than it takes on a computer with many neighbours; a run that needs longer hangs."""
+
+FAULTY = ("lost", "duplicates", "out_of_order", "spurious", "gaps")
+
+ALWAYS = {
+    *("crash", "freeze", "one-way cut", "cut link", "flapping link"),
+    *("one left in each cell", "another one left", SIDE_CUT, ONE_TOO_MANY),
+}
+"""Kinds that every tree of some cells of several brokers has."""
+
+KINDS = {*ALWAYS, "lost cell", "barrier", "island", "one-way island", "2 cells in a row"}
+
+WATCHERS = {
+    *("tape", "abroad", "roamer", "desk", "ledger", "refugee", "fickle"),
+    *("visitor", "newcomer-1", "newcomer-2"),
+}
+
+
+def chaos(*options: str) -> tuple[int, Any, str]:
+    """Run the command to its end; return its exit code, its verdict, and what it said beside."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "gapless", "chaos", "--json", *options],
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+        env=environment(),
+    )
+    return ran.returncode, json.loads(ran.stdout) if ran.stdout else None, ran.stderr
+
+
+def check(code: int, verdict: Any, said: str) -> None:
+    """See that nothing is wrong, and that there was something that could have been."""
+    assert verdict is not None, said
+    total = verdict["audit"]["total"]
+    assert {name: total[name] for name in FAULTY} == dict.fromkeys(FAULTY, 0), verdict["audit"]
+    assert verdict["stuck"] == []
+    assert verdict["listed"] == []
+    assert verdict["clean"]
+    assert code == 0
+    assert total["owed"] > 500
+    owed = {row["watcher"]: row["owed"] for row in verdict["audit"]["rows"]}
+    assert owed.keys() >= WATCHERS
+    assert all(owed.values()), owed
+    assert verdict["flights"] >= 1
+    check_times(verdict)
+
+
+def check_times(verdict: Any) -> None:
+    """See that streams had a way in every kind of fault, and that it was measured when they flowed."""
+    measured = ("healed_median_s", "joined_median_s")
+    for row in verdict["fail_over"]:
+        assert all(row[name] is not None and row[name] > 0 for name in measured), row
+        assert row["median_s"] or row["moved_median_s"], "if few brokers are left all have to move"
+        if row["kind"] in {SIDE_CUT, ONE_TOO_MANY}:
+            assert row["waited_most"] > 0, "there is no way from one side to the other"
+    moved = [row["moved_median_s"] for row in verdict["fail_over"]]
+    assert any(moved), "somebody had to go to another broker"
+    assert verdict["timing"] == {
+        "heartbeat_ms": 250,
+        "session_dead_ms": 1_500,
+        "redial_max_ms": 500,
+        "attach_timeout_ms": 1_000,
+        "client_beat_ms": 500,
+        "flee_after_s": 1.0,
+    }
+
+
+@pytest.mark.slow
+def test_a_minute_of_every_fault_between_network_namespaces_is_clean() -> None:
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(f"network namespaces are not allowed here: {reason}")
+    code, verdict, said = chaos("--minutes", "1", "--seed", "5", "--network", "namespaces")
+    check(code, verdict, said)
+    assert verdict["network"] == "namespaces"
+    assert {row["kind"] for row in verdict["fail_over"]} >= KINDS
+
+
+@pytest.mark.slow
+def test_chaos_between_proxies_is_clean_too(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    code, verdict, said = chaos(
+        *("--minutes", "0.25", "--topology", "line:3x2", "--delta", "1", "--seed", "35"),
+        *("--network", "proxies", "--data", str(data)),
+    )
+    check(code, verdict, said)
+    assert verdict["network"] == "proxies"
+    assert (data / "records/tape.delivered").stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_cells_of_three_brokers_that_nothing_bypasses_wait_and_are_clean() -> None:
+    code, verdict, said = chaos(
+        *("--minutes", "0.05", "--topology", "line:3x3", "--delta", "0", "--seed", "35"),
+        *("--network", "proxies"),
+    )
+    check(code, verdict, said)
+    assert {row["kind"] for row in verdict["fail_over"]} == ALWAYS
+
+
+def test_without_namespaces_the_command_says_why_and_what_to_do(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "gapless", "chaos", "--network", "namespaces"],
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+        env={**environment(), "PATH": str(tmp_path)},  # there is no unshare
+    )
+    assert ran.returncode == EXIT_WRONG_INPUT
+    assert "network namespaces are not allowed here" in ran.stderr
+    assert "--network proxies" in ran.stderr
+
+
+def test_a_tree_that_is_none_is_said_before_anything_is_started() -> None:
+    ran = gapless("chaos", "--network", "proxies", "--topology", "ring:3")
+    assert ran.returncode == EXIT_WRONG_INPUT
+    assert "'ring:3' is no overlay" in ran.stderr

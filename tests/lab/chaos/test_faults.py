@@ -1,0 +1,290 @@
+"""What a seed draws, and which streams must flow while it lasts."""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise
+from random import Random
+
+import pytest
+
+from gapless.core.ids import BrokerId
+from gapless.runtime.overlay_config import Overlay, overlay_of
+from gapless_lab.chaos.connectivity import connected_parts, streams_with_a_way, who_must_move
+from gapless_lab.chaos.faults import (
+    ANOTHER_LEFT,
+    ONE_LEFT,
+    ONE_TOO_MANY,
+    SIDE_CUT,
+    Fault,
+    Harm,
+    count_kinds,
+    draw_faults,
+)
+from gapless_lab.chaos.flow import Stream
+from gapless_lab.chaos.roles import NEWCOMERS, VISITOR, cast_for, longest_way
+from gapless_lab.demo.workload import WatcherPart
+
+LINE = overlay_of("line:5x2", delta=2)
+
+
+def lost(*victims: str, harm: Harm = Harm.KILL) -> Fault:
+    return Fault("lost", "", harm, victims, (), 1.0)
+
+
+def cut(*links: str) -> Fault:
+    """Return cuts of ``"a b"``: nothing gets from a to b."""
+    pairs = tuple((source, target) for source, target in (link.split() for link in links))
+    return Fault("cut", "", Harm.NOTHING, (), pairs, 1.0)
+
+
+def residents(overlay: Overlay) -> dict[WatcherPart, BrokerId | None]:
+    """Return who is there all the time, each at the first of its brokers."""
+    guests = {VISITOR, *NEWCOMERS}
+    return {part: part.brokers[0] for part in cast_for(overlay).watchers if part.name not in guests}
+
+
+def wanted(*faults: Fault, overlay: Overlay = LINE) -> list[Stream]:
+    """Return the streams of residents that must flow while faults last."""
+    return streams_with_a_way(overlay, cast_for(overlay).feeds, residents(overlay), faults)
+
+
+def drawn(overlay: Overlay, kind: str, count: int) -> list[Fault]:
+    """Return so many faults of a kind, each as it comes alone."""
+    found = (faults[0] for faults in draw_faults(overlay, Random(5)) if faults[0].kind == kind)
+    return list(islice(found, count))
+
+
+@pytest.mark.parametrize("words", ["line:5x2", "line:2", "star:5x2", "tree:2x3x2", "line:1x3"])
+@pytest.mark.parametrize("delta", [0, 1, 2, 3, 4])
+def test_a_seed_draws_the_same_faults_again_and_every_kind_in_a_round(
+    words: str, delta: int
+) -> None:
+    overlay = overlay_of(words, delta=delta)
+    first, again = (list(islice(draw_faults(overlay, Random(7)), 20)) for _ in range(2))
+    assert first == again
+    brokers = {broker for broker, _ in overlay.brokers}
+    for fault in (each for faults in first for each in faults):
+        assert brokers >= set(fault.victims)
+        assert brokers >= {broker for link in fault.cuts for broker in link}
+    kinds = {faults[0].kind for faults in first[: count_kinds(overlay)]}
+    assert len(kinds) == count_kinds(overlay)
+    assert {"crash", "freeze"} <= kinds
+    assert ("one-way cut" in kinds) == (SIDE_CUT in kinds) == (len(overlay.topology.cells) > 1)
+    for length in (2, 3, 4):
+        in_a_row = delta == length and len(overlay.topology.cells) > 1
+        assert (f"{length} cells in a row" in kinds) == in_a_row
+    assert ("barrier" in kinds) == (delta > 0 and len(overlay.topology.cells) > 1)
+    has_sides = delta > 0 and len(longest_way(overlay)) > 2
+    assert ("island" in kinds) == ("one-way island" in kinds) == has_sides
+    assert (ONE_TOO_MANY in kinds) == (len(longest_way(overlay)) >= delta + 2), "some are left"
+    several = any(len(cell.brokers) > 1 for cell in overlay.topology.cells)
+    assert ({ONE_LEFT, ANOTHER_LEFT} <= kinds) == several
+
+
+def test_what_is_done_twice_at_once_is_done_once() -> None:
+    for faults in islice(draw_faults(LINE, Random(3)), 200):
+        cuts = [link for fault in faults for link in fault.cuts]
+        victims = [victim for fault in faults for victim in fault.victims]
+        assert len(cuts) == len(set(cuts))
+        assert len(victims) == len(set(victims))
+
+
+def test_the_longest_way_goes_through_the_tree() -> None:
+    assert longest_way(LINE) == ("c1", "c2", "c3", "c4", "c5")
+    assert len(longest_way(overlay_of("tree:2x3"))) == 5
+    assert longest_way(overlay_of("line:1")) == ("c1",)
+
+
+def test_lost_cells_divide_the_tree_only_if_they_are_more_than_delta_in_a_row() -> None:
+    two = lost("b2a", "b2b", "b3a", "b3b")
+    assert connected_parts(LINE, [two]) == [{"b1a", "b1b", "b4a", "b4b", "b5a", "b5b"}]
+    three = lost("b2a", "b2b", "b3a", "b3b", "b4a", "b4b", harm=Harm.FREEZE)
+    assert connected_parts(LINE, [three]) == [{"b1a", "b1b"}, {"b5a", "b5b"}]
+
+
+def test_brokers_behind_a_barrier_run_and_have_each_other() -> None:
+    links = [f"b5{x} b{y}{z}" for x in "ab" for y in "1234" for z in "ab"]
+    barrier = cut(*links)._replace(harm=Harm.ISOLATE, victims=("b5a", "b5b"))
+    assert connected_parts(LINE, [barrier])[1:] == [{"b5a", "b5b"}]
+    found = wanted(barrier)
+    assert Stream("tape", "lse") in found, "both ends are behind it"
+    assert Stream("tape", "nyse") not in found
+    assert Stream("desk", "nyse") in found
+    assert Stream("desk", "lse") not in found
+
+
+@pytest.mark.parametrize("words", ["line:5x2", "line:3", "line:4x2", "star:5x2", "tree:2x3x2"])
+@pytest.mark.parametrize("delta", [1, 2, 3])
+def test_an_island_is_cut_off_from_one_side_and_fed_by_the_other(words: str, delta: int) -> None:
+    overlay = overlay_of(words, delta=delta)
+    everybody = {broker for broker, _ in overlay.brokers}
+    for island in drawn(overlay, "island", 6):
+        assert island.harm is Harm.NOTHING
+        assert set(island.cuts) == {link[::-1] for link in island.cuts}, "nothing gets through"
+        (cell,) = {dict(overlay.brokers)[here] for here, _ in island.cuts[: len(island.cuts) // 2]}
+        assert cell == longest_way(overlay)[len(longest_way(overlay)) // 2]
+        assert connected_parts(overlay, [island]) == [everybody], "there is a way around"
+        assert len(wanted(island, overlay=overlay)) == len(wanted(overlay=overlay))
+
+
+@pytest.mark.parametrize("words", ["line:5x2", "line:3", "line:3x3", "star:5x2", "tree:2x3x2"])
+def test_an_island_that_is_silent_in_one_direction_is_fed_by_the_other_side_too(words: str) -> None:
+    overlay = overlay_of(words, delta=1)
+    everybody = {broker for broker, _ in overlay.brokers}
+    middle = longest_way(overlay)[len(longest_way(overlay)) // 2]
+    directions = set()
+    for island in drawn(overlay, "one-way island", 12):
+        assert island.harm is Harm.NOTHING
+        sources, targets = ends(island, overlay)
+        assert {middle} in (sources, targets)
+        directions.add({middle} == sources)
+        assert connected_parts(overlay, [island]) == [everybody], "there is a way around"
+    assert directions == {True, False}, "it is dumb, or deaf"
+
+
+@pytest.mark.parametrize("words", ["line:5x2", "line:2", "line:3x3", "star:5x2", "tree:2x3x2"])
+@pytest.mark.parametrize("delta", [0, 1, 4])
+def test_a_side_cut_silences_one_side_of_an_edge_for_all_of_the_other_but_not_back(
+    words: str, delta: int
+) -> None:
+    overlay = overlay_of(words, delta=delta)
+    everybody = {broker for broker, _ in overlay.brokers}
+    way = longest_way(overlay)
+    for fault in drawn(overlay, SIDE_CUT, 12):
+        assert fault.harm is Harm.NOTHING
+        some, others = ({link[end] for link in fault.cuts} for end in (0, 1))
+        assert some | others == everybody
+        assert not some & others
+        assert set(fault.cuts) == {(one, other) for one in some for other in others}
+        sources, targets = ends(fault, overlay)
+        crossed = [pair for pair in pairwise(way) if len(sources & set(pair)) == 1]
+        assert len(crossed) == 1, "it is an edge between those who publish and those who listen"
+        assert all(len(side & set(way)) for side in (sources, targets))
+        assert sorted(map(sorted, connected_parts(overlay, [fault]))) == sorted(
+            map(sorted, (some, others))
+        ), "a session needs both directions"
+
+
+def ends(fault: Fault, overlay: Overlay) -> tuple[set[str], set[str]]:
+    """Return from which cells nothing gets, and to which."""
+    cells = dict(overlay.brokers)
+    sources, targets = zip(*fault.cuts, strict=True)
+    return {cells[each] for each in sources}, {cells[each] for each in targets}
+
+
+@pytest.mark.parametrize(("words", "delta"), [("line:5x2", 2), ("line:3x3", 0), ("line:6", 3)])
+def test_past_one_cell_too_many_there_is_no_way_from_side_to_side(words: str, delta: int) -> None:
+    overlay = overlay_of(words, delta=delta)
+    cells, way = dict(overlay.brokers), longest_way(overlay)
+    harms = set()
+    for fault in drawn(overlay, ONE_TOO_MANY, 20):
+        harms.add(fault.harm)
+        lost_cells = sorted({cells[broker] for broker in fault.victims})
+        first = way.index(lost_cells[0])
+        assert tuple(lost_cells) == way[first : first + delta + 1]
+        assert len(fault.victims) == sum(cell in lost_cells for cell in cells.values())
+        running = connected_parts(overlay, [fault])
+        parts = [{cells[broker] for broker in part} for part in running]
+        island = [set(lost_cells)] if fault.harm is Harm.ISOLATE else []
+        sides = [{*way[:first]}, {*way[first + delta + 1 :]}]
+        assert all(sides)
+        assert sorted(map(sorted, parts)) == sorted(map(sorted, sides + island))
+    assert harms == {Harm.KILL, Harm.FREEZE, Harm.ISOLATE}
+
+
+def test_only_streams_of_one_side_have_a_way_while_one_cell_too_many_is_lost() -> None:
+    dead = lost("b2a", "b2b", "b3a", "b3b", "b4a", "b4b")
+    assert {str(each) for each in wanted(dead)} == {
+        *("tape from lse", "roamer from lse", "refugee from lse"),
+        *("abroad from tse", "fickle from nyse", "fickle from tse"),
+    }
+    assert "fickle" in who_must_move(LINE, residents(LINE), [dead])
+
+
+def test_one_cell_too_many_at_an_end_of_a_short_tree_leaves_the_other_end() -> None:
+    short = overlay_of("line:3x2", delta=1)
+    for fault in drawn(short, ONE_TOO_MANY, 6):
+        assert {*fault.victims} == {"b2a", "b2b", "b3a", "b3b"}
+        assert {"b1a", "b1b"} in connected_parts(short, [fault])
+
+
+def test_faults_last_longer_where_brokers_are_slower_to_suspect() -> None:
+    usual = [faults[0] for faults in islice(draw_faults(LINE, Random(4)), 60)]
+    slow = [faults[0] for faults in islice(draw_faults(LINE, Random(4), 6_000), 60)]
+    for one, other in zip(usual, slow, strict=True):
+        # both are rounded to tenths, and a link flaps five times
+        assert other.flap_s == pytest.approx(4 * one.flap_s, abs=0.25)
+        assert other.hold_s == pytest.approx(4 * one.hold_s, abs=5 * 0.25)
+        assert (one.kind, one.victims, one.cuts) == (other.kind, other.victims, other.cuts)
+    for fault in slow:
+        if fault.kind in {"freeze", SIDE_CUT, ONE_TOO_MANY}:
+            assert fault.hold_s > 6.0, "so that everybody has noticed"
+
+
+def test_without_a_bypass_an_island_would_have_no_way() -> None:
+    (island,) = drawn(LINE, "island", 1)
+    narrow = overlay_of("line:5x2", delta=0)
+    assert len(connected_parts(narrow, [island])) == 2
+
+
+@pytest.mark.parametrize(("words", "size"), [("line:5x2", 5), ("line:1x3", 1), ("star:4x3", 4)])
+def test_one_broker_of_each_cell_is_left_and_the_next_time_another(words: str, size: int) -> None:
+    overlay = overlay_of(words, delta=1)
+    everybody = {broker for broker, _ in overlay.brokers}
+    drawing = (each for faults in draw_faults(overlay, Random(9)) for each in faults[:1])
+    faults = list(islice((each for each in drawing if each.kind in {ONE_LEFT, ANOTHER_LEFT}), 2))
+    left = [everybody - set(fault.victims) for fault in faults]
+    assert [len(each) for each in left] == [size, size]
+    assert not left[0] & left[1], "so whoever can flee does so once at least"
+    for fault, some in zip(faults, left, strict=True):
+        assert len({dict(overlay.brokers)[broker] for broker in some}) == size
+        assert connected_parts(overlay, [fault]) == [some]
+
+
+def test_a_cut_in_one_direction_is_a_cut_for_a_session() -> None:
+    pair = overlay_of("line:2", delta=0)
+    assert connected_parts(pair, [cut("b2 b1")]) == [{"b1"}, {"b2"}]
+    assert connected_parts(LINE, [cut("b2a b1a")]) == [{broker for broker, _ in LINE.brokers}]
+
+
+def test_watchers_that_know_another_broker_have_a_way_and_others_wait() -> None:
+    found = {each.watcher for each in wanted(lost("b5a", "b3b"))}
+    assert found == {"tape", "abroad", "roamer", "refugee", "fickle"}
+
+
+def test_who_is_at_a_broker_that_does_not_run_must_move() -> None:
+    here = residents(LINE)
+    moving = who_must_move(LINE, here, [lost("b5a", harm=Harm.FREEZE)])
+    assert moving == {part.name for part, broker in here.items() if broker == "b5a"}
+    assert "refugee" in moving
+    assert not who_must_move(LINE, here, drawn(LINE, "barrier", 1)), "a barrier kills nobody"
+
+
+def test_who_flees_is_counted_on_where_all_brokers_it_may_be_at_are_together() -> None:
+    links = [f"b3{x} b{y}{z}" for x in "ab" for y in "1245" for z in "ab"]
+    barrier = cut(*links)._replace(harm=Harm.ISOLATE, victims=("b3a", "b3b"))
+    assert "fickle" not in {each.watcher for each in wanted(barrier)}, "it may be on either side"
+    dead = lost("b3a", "b3b")
+    assert Stream("fickle", "nyse") in wanted(dead), "it flees to the near end"
+    assert not {each.watcher for each in wanted(lost("b5a", "b5b"))} & {"tape", "refugee"}
+
+
+def test_a_guest_comes_to_the_first_of_its_brokers_that_runs() -> None:
+    cast = cast_for(LINE)
+    visitor = cast.watcher(VISITOR)
+    links = [f"b5{x} b{y}{z}" for x in "ab" for y in "1234" for z in "ab"]
+    barrier = cut(*links)._replace(harm=Harm.ISOLATE, victims=("b5a", "b5b"))
+    for faults, expected in (
+        ([lost("b5a")], {"nyse", "nasdaq", "lse", "tse"}),
+        ([lost("b5a", "b5b")], {"nyse", "nasdaq", "tse"}),
+        ([barrier], {"lse"}),
+    ):
+        found = streams_with_a_way(LINE, cast.feeds, {visitor: None}, faults)
+        assert {each.pubend for each in found} == expected
+
+
+def test_total_order_waits_for_all_of_its_streams() -> None:
+    found = wanted(lost("b3a"))
+    assert Stream("tape", "nyse") in found
+    assert Stream("tape", "nasdaq") not in found
+    assert "ledger" not in {each.watcher for each in found}

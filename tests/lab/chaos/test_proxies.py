@@ -1,0 +1,114 @@
+"""Proxies between brokers: what a cut holds back, and that it arrives when the cut is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from gapless.runtime.overlay_config import overlay_of
+from gapless_lab.chaos.proxies import Proxies
+from tests.client.running import soon, story
+
+THERE = ("b1", "b2")
+BACK = ("b2", "b1")
+
+
+class Ends:
+    """The two ends of connections from b1 to b2 through a proxy."""
+
+    def __init__(self, proxies: Proxies) -> None:
+        self.proxies = proxies
+        self.accepted: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self.dialled: list[asyncio.StreamWriter] = []
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted.append((reader, writer))
+
+    async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(*self.proxies.seen_from("b1")["b2"])
+        self.dialled.append(writer)
+        return reader, writer
+
+
+@asynccontextmanager
+async def ends() -> AsyncIterator[Ends]:
+    proxies = Proxies()
+    await proxies.start(overlay_of("line:2"))
+    made = Ends(proxies)
+    server = await asyncio.start_server(made.accept, *proxies.addresses["b2"])
+    try:
+        yield made
+    finally:
+        for writer in (*made.dialled, *(writer for _, writer in made.accepted)):
+            writer.close()
+        server.close()
+        await proxies.stop()
+        await asyncio.sleep(0.01)  # transports end in a turn of their own
+
+
+@story
+async def test_of_two_brokers_the_first_finds_a_proxy_in_place_of_the_other() -> None:
+    async with ends() as made:
+        assert set(made.proxies.seen_from("b1")) == {"b2"}
+        assert made.proxies.seen_from("b2") == {}
+        assert made.proxies.command("b1") == ()
+
+
+@story
+async def test_a_cut_holds_back_one_direction_and_loses_nothing() -> None:
+    async with ends() as made:
+        reader, writer = await made.dial()
+        writer.write(b"one")
+        await soon(lambda: bool(made.accepted))
+        there, back = made.accepted[0]
+        assert await there.readexactly(3) == b"one"
+        await made.proxies.cut([THERE])
+        writer.write(b"two")
+        back.write(b"answer")
+        assert await reader.readexactly(6) == b"answer"
+        waiting = asyncio.create_task(there.readexactly(3))
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        await made.proxies.heal([THERE])
+        assert await waiting == b"two"
+
+
+@story
+async def test_who_dials_across_a_cut_waits_for_the_healing() -> None:
+    async with ends() as made:
+        await made.proxies.cut([THERE, BACK])
+        _, writer = await made.dial()
+        writer.write(b"hello")
+        await asyncio.sleep(0.02)
+        assert not made.accepted
+        await made.proxies.heal([BACK])
+        await asyncio.sleep(0.02)
+        assert not made.accepted, "one direction is still cut"
+        await made.proxies.heal([THERE])
+        await soon(lambda: bool(made.accepted))
+        assert await made.accepted[0][0].readexactly(5) == b"hello"
+
+
+@story
+async def test_a_broker_that_closes_is_closed_at_the_other_end_too() -> None:
+    async with ends() as made:
+        reader, _ = await made.dial()
+        await soon(lambda: bool(made.accepted))
+        made.accepted[0][1].close()
+        assert await reader.read() == b""
+
+
+@story
+async def test_a_broker_that_is_not_there_turns_away_who_dials() -> None:
+    proxies = Proxies()
+    await proxies.start(overlay_of("line:2"))
+    reader, writer = await asyncio.open_connection(*proxies.seen_from("b1")["b2"])
+    try:
+        said = await reader.read()
+    except ConnectionResetError:
+        said = b""
+    assert said == b""
+    writer.close()
+    await proxies.stop()
+    await asyncio.sleep(0.01)

@@ -1,0 +1,78 @@
+"""Guests: every visit is a new subscription, and nothing between two visits is missed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+import gapless
+from gapless.client import Publisher
+from gapless.testing import Overlay
+from gapless_lab.chaos.subscribers import Guest
+from gapless_lab.demo.audit import audit
+from gapless_lab.demo.clients import Tally
+from gapless_lab.demo.records import Delivered, Opened, Published, RecordFile, read_notes
+from gapless_lab.demo.workload import Mark, WatcherPart, Wish
+from tests.client.running import soon, story
+
+ALL = Wish("TRUE", lambda _: True, frozenset({"quotes", "trades"}))
+PART = WatcherPart("visitor", ALL, ("b1",))
+
+
+async def publish(publisher: Publisher, numbers: Iterable[int]) -> list[Published]:
+    """Publish numbers to a pubend; return what a feed would have written down."""
+    done, pubend = [], publisher.pubend
+    for number in numbers:
+        payload = msgspec.json.encode(Mark(pubend, number))
+        position = await publisher.publish({"n": number}, payload)
+        done.append(Published(pubend, number, pubend, {"n": number}, 0, "ok", position[pubend]))
+    return done
+
+
+@story
+async def test_a_guest_that_comes_twice_is_owed_all_from_its_first_beginning(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "visitor.delivered"
+    async with (
+        Overlay("line:2", on_disk=False) as overlay,
+        gapless.connect(overlay.url("b2")) as session,
+        session.publisher("quotes") as quotes,
+    ):
+        early = await publish(quotes, range(1, 4))
+        tally = Tally()
+        guest = Guest(PART, [overlay.url("b1")], tally)
+        with RecordFile(path) as record:
+            visiting = asyncio.create_task(guest.run(record))
+            await soon(lambda: guest.session is not None and guest.session.broker == "b1")
+            done: list[Published] = []
+            while not tally.delivered:  # what is published before it begins is not owed
+                done += await publish(quotes, [4 + len(done)])
+                await asyncio.sleep(0.02)
+            assert not guest.ready.is_set(), "one of its streams does not exist yet"
+            async with session.publisher("trades") as trades:
+                await soon(guest.ready.is_set)
+                done += await publish(trades, range(1, 4))
+                await soon(lambda: tally.delivered >= 4)
+                guest.leave()
+                await soon(lambda: guest.session is None)
+                done += await publish(trades, range(4, 9))
+                guest.come_back()
+                done += await publish(trades, range(9, 12))
+                await soon(lambda: done[-1].tick in ticks(record, path))
+            guest.end()
+            await visiting
+    notes = [*read_notes(path)]
+    assert sum(isinstance(each, Opened) for each in notes) == 1
+    found = audit([*early, *done], {"visitor": notes}, {ALL.text: ALL.test})
+    assert found.is_clean, found
+    assert found.total.owed == found.total.delivered >= 12
+
+
+def ticks(record: RecordFile, path: Path) -> set[int]:
+    """Return where what a watcher was given so far is."""
+    record.flush()
+    return {each.tick for each in read_notes(path) if isinstance(each, Delivered)}

@@ -1,0 +1,216 @@
+"""A run that should not be clean is not: each alarm rings, alone and in a run that goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gapless.core.ids import BrokerId
+from gapless.runtime.overlay_config import overlay_of
+from gapless_lab.chaos import run
+from gapless_lab.chaos.faults import Fault, Harm
+from gapless_lab.chaos.networks import NetworkKind
+from gapless_lab.chaos.proxies import Proxies
+from gapless_lab.chaos.timing import Timing
+from gapless_lab.chaos.verdict import Options, Verdict, show_verdict
+from gapless_lab.demo.audit import Audit, Row
+from gapless_lab.demo.clients import Tally
+from gapless_lab.demo.screen import Screen, make_console
+from tests.client.running import story
+
+OPTIONS = Options(minutes=0.05, topology="line:2x2", delta=0, seed=3)
+TIMING = Timing(
+    heartbeat_ms=250,
+    session_dead_ms=1_500,
+    redial_max_ms=500,
+    attach_timeout_ms=1_000,
+    client_beat_ms=500,
+    flee_after_s=1.0,
+)
+CUT = Fault("cut link", "a cut", Harm.NOTHING, (), (("b1a", "b2a"), ("b2a", "b1a")), 0.5)
+
+
+def verdict_of(*, lost: int = 0, stuck: Sequence[str] = (), listed: Sequence[str] = ()) -> Verdict:
+    total = Row(watcher="total", owed=10, delivered=10 - lost, lost=lost)
+    audit = Audit(
+        published=10, unknown=0, unknown_delivered=0, failed=0, rows=[], total=total, examples=[]
+    )
+    return Verdict(
+        options=OPTIONS,
+        network=NetworkKind.PROXIES,
+        timing=TIMING,
+        faults=[],
+        fail_over=[],
+        stuck=[*stuck],
+        listed=[*listed],
+        kills=0,
+        restarts=0,
+        flights=0,
+        audit=audit,
+    )
+
+
+WRONG = (
+    verdict_of(lost=1),
+    verdict_of(stuck=["tape from lse stood still for 60 s"]),
+    verdict_of(listed=["b1a lists a partition"]),
+)
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=("lost", "stuck", "listed"))
+def test_one_thing_that_is_wrong_makes_the_exit_code_1_and_keeps_the_records(
+    wrong: Verdict,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert not wrong.clean
+    assert _code_of(wrong, tmp_path, monkeypatch) == run.EXIT_UNCLEAN == 1
+    assert [*tmp_path.iterdir()], "who looks for the reason needs them"
+    assert "NOT CLEAN" in capsys.readouterr().out
+
+
+def test_nothing_that_is_wrong_makes_it_0_and_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _code_of(verdict_of(), tmp_path, monkeypatch) == 0
+    assert not [*tmp_path.iterdir()]
+    assert "verdict of seed 3: clean" in capsys.readouterr().out
+
+
+def _code_of(verdict: Verdict, directory: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return the exit code of a run that has this verdict."""
+
+    async def perform(*_: Any) -> Verdict:
+        return verdict
+
+    def empty_directory(*_: Any) -> Path:
+        made = directory / "kept"
+        made.mkdir()
+        return made
+
+    monkeypatch.setattr(run, "perform", perform)
+    monkeypatch.setattr(run, "empty_directory", empty_directory)
+    return run.perform_and_show(OPTIONS, NetworkKind.PROXIES)
+
+
+def test_the_verdict_says_against_which_settings_times_are_to_be_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_verdict(make_console(), verdict_of(), Tally())
+    said = capsys.readouterr().out
+    for words in (
+        *("heartbeat_ms 250", "session_dead_ms 1500", "redial_max_ms 500"),
+        *("attach_timeout_ms 1000", "client_beat_ms 500", "flee after 1 s"),
+    ):
+        assert words in said
+
+
+@story
+async def test_a_filter_that_is_not_changed_or_cannot_be_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def late() -> str | None:
+        await asyncio.sleep(60)
+        return None
+
+    async def refused() -> str | None:
+        return "fickle could not change its filter: refused"
+
+    async def done() -> str | None:
+        return None
+
+    monkeypatch.setattr(run, "PATIENCE_S", 0.01)
+    overlay, screen = overlay_of("line:2"), Screen(make_console(), Tally(), quiet=True)
+    made = run._Run(OPTIONS, overlay, Proxies(), screen, Tally())
+    changes = [asyncio.create_task(each()) for each in (late, refused, done)]
+    for change in changes:
+        await made._await_change(change, "during: a cut")
+    changes[0].cancel()
+    await asyncio.gather(*changes, return_exceptions=True)
+    assert made.stuck == [
+        "no filter was changed for 0.01 s during: a cut",
+        "fickle could not change its filter: refused during: a cut",
+    ]
+
+
+# --- runs that go wrong --------------------------------------------------------------------------
+
+
+class NeverHealed(Proxies):
+    """A network on which a cut stays."""
+
+    async def heal(self, links: Sequence[tuple[BrokerId, BrokerId]]) -> None:
+        del links
+
+
+class CutsEverything(Proxies):
+    """A network on which a cut of one link is one of all between the cells."""
+
+    _ALL = tuple(
+        link
+        for here in ("b1a", "b1b")
+        for there in ("b2a", "b2b")
+        for link in ((here, there), (there, here))
+    )
+
+    async def cut(self, links: Sequence[tuple[BrokerId, BrokerId]]) -> None:
+        del links
+        await super().cut(self._ALL)
+
+    async def heal(self, links: Sequence[tuple[BrokerId, BrokerId]]) -> None:
+        del links
+        await super().heal(self._ALL)
+
+
+def wrong_run(
+    network: type[Proxies],
+    fault: Fault,
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> tuple[int, Any]:
+    """Run one fault on a network, with little patience; return the exit code and the verdict."""
+
+    def one_fault(*_: Any) -> Iterator[tuple[Fault, ...]]:
+        yield (fault,)
+
+    monkeypatch.setattr(run, "Proxies", network)
+    monkeypatch.setattr(run, "draw_faults", one_fault)
+    monkeypatch.setattr(run, "PATIENCE_S", 4.0)
+    monkeypatch.setattr(run, "DRAIN_S", 3.0)
+    code = run.perform_and_show(OPTIONS, NetworkKind.PROXIES, directory, as_json=True)
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.slow
+def test_a_stream_that_had_a_way_and_stood_still_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, verdict = wrong_run(CutsEverything, CUT, tmp_path, monkeypatch, capsys)
+    assert code == run.EXIT_UNCLEAN
+    assert not verdict["clean"]
+    across = "tape from nyse stood still for 4 s during: a cut"
+    assert across in verdict["stuck"]
+    assert "tape from lse" not in " ".join(verdict["stuck"]), "that is in its own cell"
+    assert verdict["audit"]["total"]["lost"] == 0
+    assert verdict["listed"] == []
+
+
+@pytest.mark.slow
+def test_what_is_not_healed_is_lost_stuck_and_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fault = CUT._replace(cuts=CutsEverything._ALL)
+    code, verdict = wrong_run(NeverHealed, fault, tmp_path, monkeypatch, capsys)
+    assert code == run.EXIT_UNCLEAN
+    assert "tape from nyse stood still for 4 s after: a cut" in verdict["stuck"]
+    assert not [each for each in verdict["stuck"] if "during" in each], "nobody had a way then"
+    assert verdict["audit"]["total"]["lost"] > 0
+    assert {each.split()[0] for each in verdict["listed"]} == {"b1a", "b1b", "b2a", "b2b"}
+    assert verdict["kept"] == str(tmp_path)

@@ -1,0 +1,252 @@
+"""The audit finds what is planted, and nothing where nothing is."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from gapless_lab.demo import audit as audit_module
+from gapless_lab.demo.audit import Audit, Latency, Row, audit, audit_files
+from gapless_lab.demo.records import (
+    Delivered,
+    GapMet,
+    Note,
+    Opened,
+    Outcome,
+    Published,
+    RecordFile,
+    Switched,
+)
+
+TESTS = {
+    "TRUE": lambda _: True,
+    "price > 10": lambda quote: quote["price"] > 10,
+    "price < 10": lambda quote: quote["price"] < 10,
+}
+
+
+def published(
+    number: int, *, price: int = 20, outcome: Outcome = "ok", pubend: str = "p", tick: int = 0
+) -> Published:
+    attributes: dict[str, bool | int | float | str] = {"price": price}
+    tick = tick or number * 10
+    return Published(f"of-{pubend}", number, pubend, attributes, number * 1_000, outcome, tick)
+
+
+def given(one: Published, *, tick: int | None = None, at_us: int | None = None) -> Delivered:
+    at_us = one.sent_us + 500 if at_us is None else at_us
+    tick = one.tick if tick is None else tick
+    return Delivered(one.publisher, one.number, one.pubend, tick, one.attributes, at_us)
+
+
+def opened(wanted: str = "price > 10", *, total: bool = False, **position: int) -> Opened:
+    return Opened(wanted, "total" if total else "publisher", position or {"p": 5, "q": 5}, 0)
+
+
+def audited(sent: list[Published], *notes: Note) -> Audit:
+    return audit(sent, {"desk": notes}, TESTS)
+
+
+def only(found: Audit) -> Row:
+    (row,) = found.rows
+    return row
+
+
+SENT = [published(number) for number in range(1, 6)]
+
+
+def test_a_faultless_run_is_clean_and_everything_is_counted() -> None:
+    cheap = published(6, price=1)
+    found = audited([*SENT, cheap], opened(), *map(given, SENT))
+    assert found.is_clean
+    assert found.examples == []
+    assert (found.published, only(found).owed, only(found).delivered) == (6, 5, 5)
+    assert (found.unknown, found.failed) == (0, 0)
+    assert found.total.latency_ms == Latency(0.5, 0.5, 0.5, 0.5)
+
+
+@pytest.mark.parametrize("missing", range(5))
+def test_an_event_that_never_came_is_lost(missing: int) -> None:
+    kept = [each for place, each in enumerate(SENT) if place != missing]
+    found = audited(SENT, opened(), *map(given, kept))
+    assert only(found) == Row(
+        watcher="desk", owed=5, delivered=4, lost=1, latency_ms=Latency(0.5, 0.5, 0.5, 0.5)
+    )
+    assert not found.is_clean
+    assert "never came" in found.examples[0]
+
+
+def test_an_event_that_comes_again_is_a_duplicate_and_not_out_of_order() -> None:
+    found = audited(SENT, opened(), *map(given, SENT), given(SENT[2]))
+    assert (only(found).duplicates, only(found).out_of_order) == (1, 0)
+    assert not found.is_clean
+
+
+def test_two_events_that_change_places_are_out_of_order() -> None:
+    first, second, *rest = SENT
+    found = audited(SENT, opened(), *map(given, [second, first, *rest]))
+    assert only(found).out_of_order == 1
+    assert not found.is_clean
+
+
+def test_an_event_that_does_not_match_is_spurious() -> None:
+    cheap = published(6, price=1)
+    found = audited([*SENT, cheap], opened(), *map(given, [*SENT, cheap]))
+    assert only(found).spurious == 1
+    assert "does not match" in found.examples[0]
+
+
+def test_an_event_that_nobody_published_is_spurious() -> None:
+    found = audited(SENT, opened(), *map(given, [*SENT, published(7)]))
+    assert only(found).spurious == 1
+
+
+def test_an_event_that_was_changed_on_its_way_is_spurious() -> None:
+    changed = [*SENT[:4], published(5, price=21)]
+    assert only(audited(SENT, opened(), *map(given, changed))).spurious == 1
+
+
+def test_an_event_at_another_place_than_was_acknowledged_is_spurious() -> None:
+    found = audited(SENT, opened(), *map(given, SENT[:4]), given(SENT[4], tick=57))
+    assert only(found).spurious == 1
+
+
+def test_an_event_from_before_the_start_is_spurious_and_not_owed() -> None:
+    later = opened(p=25)
+    found = audited(SENT, Opened(later.filter, later.order, later.position, 9_000), given(SENT[1]))
+    assert (only(found).owed, only(found).spurious) == (3, 1)
+
+
+def test_who_had_subscribed_is_owed_what_was_sent_after_that_whatever_its_start_says() -> None:
+    found = audited(SENT, opened(p=1_000_000))
+    assert (only(found).owed, only(found).lost) == (5, 5)
+
+
+def test_a_gap_is_not_clean() -> None:
+    found = audited(SENT, opened(), *map(given, SENT), GapMet("p", 100, 200))
+    assert only(found).gaps == 1
+    assert not found.is_clean
+
+
+# --- the third outcome ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("came", [True, False])
+def test_an_event_of_unknown_outcome_may_come_or_not(came: bool) -> None:
+    unknown = published(6, outcome="unknown")
+    arrived = [given(unknown, tick=60)] if came else []
+    found = audited([*SENT, unknown], opened(), *map(given, SENT), *arrived)
+    assert found.is_clean
+    assert (found.unknown, found.unknown_delivered, only(found).owed) == (1, int(came), 5)
+
+
+def test_an_event_of_unknown_outcome_must_not_come_twice_nor_to_those_who_do_not_want_it() -> None:
+    unknown, cheap = published(6, outcome="unknown"), published(7, price=1, outcome="unknown")
+    notes = [given(unknown, tick=60), given(unknown, tick=65), given(cheap, tick=70)]
+    found = audited([*SENT, unknown, cheap], opened(), *map(given, SENT), *notes)
+    assert (only(found).duplicates, only(found).spurious) == (1, 1)
+
+
+def test_an_event_that_was_said_not_to_be_published_must_not_come() -> None:
+    failed = published(6, outcome="failed")
+    found = audited([*SENT, failed], opened(), *map(given, SENT), given(failed))
+    assert (found.failed, only(found).spurious) == (1, 1)
+
+
+# --- filter changes ---------------------------------------------------------------------------
+
+MIXED = [published(number, price=20 if number % 2 else 1) for number in range(1, 9)]
+"""Odd numbers are dear, even ones cheap; ticks are 10, 20, …, 80."""
+
+
+def test_the_filter_changes_exactly_at_its_position() -> None:
+    dear = [each for each in MIXED if each.number % 2 and each.tick <= 40]
+    cheap = [each for each in MIXED if not each.number % 2 and each.tick > 40]
+    switch = Switched("price < 10", {"p": 40})
+    found = audited(MIXED, opened(), *map(given, dear), *map(given, cheap), switch)
+    assert found.is_clean
+    assert only(found).owed == 4
+
+
+def test_an_event_by_the_old_filter_after_the_position_is_spurious() -> None:
+    switch = Switched("price < 10", {"p": 40})
+    notes = [given(MIXED[0]), given(MIXED[2]), given(MIXED[4]), given(MIXED[5]), given(MIXED[7])]
+    found = audited(MIXED, opened(), *notes, switch)
+    assert (only(found).spurious, only(found).lost) == (1, 0)
+
+
+def test_an_event_by_the_new_filter_that_is_missing_after_the_position_is_lost() -> None:
+    switch = Switched("price < 10", {"p": 40})
+    notes = [given(MIXED[0]), given(MIXED[2]), given(MIXED[7])]
+    assert only(audited(MIXED, opened(), *notes, switch)).lost == 1
+
+
+def test_each_pubend_changes_at_a_position_of_its_own() -> None:
+    there = [published(number, price=1, pubend="q") for number in range(1, 5)]
+    switch = Switched("price < 10", {"p": 10_000, "q": 25})
+    dear = [each for each in MIXED if each.number % 2]
+    found = audited([*MIXED, *there], opened(), *map(given, [*dear, *there[2:]]), switch)
+    assert found.is_clean
+    assert only(found).owed == 4 + 2
+
+
+# --- several streams, several visits ------------------------------------------------------------
+
+
+def test_only_in_total_order_do_streams_have_to_come_interleaved_by_tick() -> None:
+    there = published(1, pubend="q", tick=15)
+    notes = [given(SENT[0]), given(SENT[1]), given(there)]
+    assert audited([*SENT[:2], there], opened(), *notes).is_clean
+    total = audited([*SENT[:2], there], opened(total=True), *notes)
+    assert only(total).out_of_order == 1
+
+
+def test_a_second_visit_goes_on_after_the_first() -> None:
+    notes: list[Note] = [*map(given, SENT[:2]), Opened("price > 10", "publisher", {"p": 20}, 4_500)]
+    found = audited(SENT, opened(), *notes, *map(given, SENT[2:]))
+    assert found.is_clean
+    assert only(found).owed == 5
+    again = audited(SENT, opened(), *notes, *map(given, SENT[1:]))
+    assert only(again).duplicates == 1, "what came before the visit must not come again"
+
+
+def test_the_delay_counts_only_for_events_that_were_sent_while_the_subscriber_was_there() -> None:
+    late = [given(each, at_us=1_000_000) for each in SENT[:4]]
+    first = Opened("price > 10", "publisher", {"p": 5}, 4_500)
+    notes: list[Note] = [first, *late, given(SENT[4])]
+    assert only(audited(SENT, *notes)).latency_ms == Latency(0.5, 0.5, 0.5, 0.5)
+
+
+def test_percentiles_are_those_of_the_delays() -> None:
+    assert Latency.of([each * 1_000 for each in range(1, 101)]) == Latency(51, 96, 100, 100)
+    assert Latency.of([]) is None
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def test_records_in_files_give_the_same_audit(tmp_path: Path) -> None:
+    with RecordFile(tmp_path / "of-p.published") as file:
+        for each in SENT:
+            file.write(each)
+    with RecordFile(tmp_path / "desk.delivered") as file:
+        notes: list[Note] = [opened(), *map(given, SENT[1:]), Switched("TRUE", {"p": 900})]
+        for note in notes:
+            file.write(note)
+    found = audit_files(tmp_path, TESTS)
+    assert found == audited(SENT, opened(), *map(given, SENT[1:]))
+    assert only(found).lost == 1
+
+
+def test_the_audit_uses_nothing_of_what_it_judges() -> None:
+    for name in ("audit.py", "records.py"):
+        source = (Path(audit_module.__file__).parent / name).read_text()
+        imports = [
+            node.module or ""
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.ImportFrom)
+        ]
+        ours = {each for each in imports if each.startswith("gapless")}
+        assert ours <= {"gapless_lab.demo.records"}

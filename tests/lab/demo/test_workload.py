@@ -1,0 +1,124 @@
+"""Everybody has a place in any tree, and the script kills those it should."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from random import Random
+
+import pytest
+
+from gapless.content import Filter
+from gapless.runtime.overlay_config import generate
+from gapless_lab.demo.script import SHORT_S, script_for
+from gapless_lab.demo.workload import TESTS, Wish, cast_for, quotes
+
+
+class Notebook:
+    """A stage on which everything is only written down."""
+
+    def __init__(self) -> None:
+        self.kills: list[str] = []
+        self.others: list[tuple[str, str]] = []
+
+    async def kill(self, broker: str, why: str) -> None:
+        assert why
+        self.kills.append(broker)
+
+    async def leave(self, watcher: str) -> None:
+        self.others.append(("leave", watcher))
+
+    async def come_back(self, watcher: str) -> None:
+        self.others.append(("come back", watcher))
+
+    async def enter(self, watcher: str) -> None:
+        self.others.append(("enter", watcher))
+
+    async def switch(self, watcher: str, wish: Wish) -> None:
+        assert wish.text in TESTS
+        self.others.append(("switch", watcher))
+
+
+def acted(topology: str, seconds: float, seed: int = 1) -> Notebook:
+    notebook = Notebook()
+
+    async def act() -> None:
+        cast = cast_for(generate(topology))
+        for scene in script_for(cast, seconds, Random(seed)):
+            assert 0 < scene.at_s < seconds
+            await scene.act(notebook)
+
+    asyncio.run(act())
+    return notebook
+
+
+@pytest.mark.parametrize("exchange", ["NYSE", "NASDAQ", "LSE", "TSE"])
+@pytest.mark.parametrize("text", TESTS)
+def test_a_python_function_and_its_filter_say_the_same(text: str, exchange: str) -> None:
+    wanted = Filter(text)
+    for quote in islice(quotes(exchange, Random(7)), 500):
+        assert wanted.matches(quote) == TESTS[text](quote)
+
+
+@pytest.mark.parametrize("text", TESTS)
+def test_every_filter_matches_some_events_and_only_one_matches_all(text: str) -> None:
+    found = [
+        TESTS[text](quote)
+        for exchange in ("NYSE", "NASDAQ", "LSE", "TSE")
+        for quote in islice(quotes(exchange, Random(7)), 500)
+    ]
+    assert any(found)
+    assert all(found) == (text == "TRUE")
+
+
+def test_a_wish_names_the_streams_on_which_it_can_match() -> None:
+    for watcher in cast_for(generate("tree:2x3")).watchers:
+        wanted = Filter(watcher.wish.text)
+        meets = {
+            exchange.lower()
+            for exchange in ("NYSE", "NASDAQ", "LSE", "TSE")
+            if wanted.intersects(Filter(f"exchange = '{exchange}'"))
+        }
+        assert meets == watcher.wish.pubends
+
+
+@pytest.mark.parametrize("topology", ["line:1", "line:2", "line:3", "star:5", "tree:2x3"])
+def test_everybody_has_a_place_in_any_tree(topology: str) -> None:
+    overlay = generate(topology)
+    cast = cast_for(overlay)
+    names = {name for name, _ in overlay.brokers}
+    homes = {broker for feed in cast.feeds for broker in feed.brokers}
+    homes |= {broker for watcher in cast.watchers for broker in watcher.brokers}
+    assert homes | {cast.router} <= names
+    assert sum(feed.share for feed in cast.feeds) == pytest.approx(1)
+
+
+def test_the_script_kills_hosts_of_a_pubend_of_a_durable_subscription_and_a_router() -> None:
+    cast = cast_for(generate("tree:2x3"))
+    notebook = acted("tree:2x3", 40)
+    wanted = {cast.feed("nyse-1").brokers[0], cast.watcher("desk").brokers[0], cast.router}
+    assert wanted <= set(notebook.kills)
+    assert ("switch", "desk") in notebook.others
+    assert notebook.others.index(("leave", "abroad")) < notebook.others.index(
+        ("come back", "abroad")
+    )
+
+
+def test_a_short_run_has_one_kill_and_one_change_of_a_filter() -> None:
+    notebook = acted("line:3", SHORT_S / 2)
+    assert notebook.kills == ["b1"]
+    assert notebook.others == [("switch", "desk"), ("enter", "late")]
+
+
+def test_a_long_run_has_more_kills_and_a_seed_gives_the_same_again() -> None:
+    short, long = acted("tree:2x3", 40), acted("tree:2x3", 200)
+    assert len(long.kills) > len(short.kills)
+    assert acted("tree:2x3", 200).kills == long.kills
+    assert acted("tree:2x3", 200, seed=2).kills != long.kills
+
+
+def test_a_feed_gives_the_same_quotes_again_for_the_same_seed() -> None:
+    def some(seed: int) -> list[object]:
+        return [*islice(quotes("NYSE", Random(seed)), 20)]
+
+    assert some(3) == some(3) != some(4)

@@ -1,0 +1,146 @@
+"""Reports say of which code they are: what an experiment runs counts, and nothing else does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gapless_lab.lab import origin
+from gapless_lab.lab.catalogue import EXPERIMENTS, find
+from gapless_lab.lab.experiment import GRAPH, MACHINE
+from gapless_lab.lab.origin import origin_of
+from gapless_lab.lab.points import Point, Row
+from gapless_lab.lab.present import main, present
+from gapless_lab.lab.results import Shelf
+from gapless_lab.lab.running import Run
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A few files, in the place of the sources."""
+    held = {
+        "gapless/broker/entry.py": "one = 1",
+        "gapless/broker/fast.pyx": "two = 2",
+        "gapless/wire/codec.py": "three = 3",
+        "gapless_lab/lab/mine.py": "from gapless_lab.lab.shared import four",
+        "gapless_lab/lab/shared.py": "four = 4",
+        "gapless_lab/lab/yours.py": "five = 5",
+    }
+    for name, text in held.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(origin, "ROOT", tmp_path)
+    return tmp_path
+
+
+def mine(point: Point) -> Row:
+    """A measurement that is said to be of the lab."""
+    return point
+
+
+mine.__module__ = "gapless_lab.lab.mine"
+
+
+def digests() -> tuple[str, str]:
+    planted = msgspec.structs.replace(find("pt-9"), rooms=("gapless/broker",), measure=mine)
+    found = origin_of(planted, "1.0")
+    return found.machine, found.experiment
+
+
+@pytest.mark.parametrize(
+    "name", ["gapless/wire/codec.py", "gapless_lab/lab/yours.py", "gapless/broker/fast.so"]
+)
+def test_what_an_experiment_does_not_run_and_what_is_compiled_says_nothing(
+    package: Path, name: str
+) -> None:
+    before = digests()
+    (package / name).write_text("changed")
+    assert digests() == before
+
+
+@pytest.mark.parametrize(
+    "name", ["gapless/broker/entry.py", "gapless/broker/fast.pyx", "gapless/broker/added.py"]
+)
+def test_a_source_of_the_machine_that_changes_is_another_machine(package: Path, name: str) -> None:
+    machine, experiment = digests()
+    (package / name).write_text("changed = 1")
+    assert digests()[0] != machine
+    assert digests()[1] == experiment
+
+
+@pytest.mark.parametrize("name", ["gapless_lab/lab/mine.py", "gapless_lab/lab/shared.py"])
+def test_a_file_of_the_experiment_that_changes_leaves_the_machine_the_same(
+    package: Path, name: str
+) -> None:
+    machine, experiment = digests()
+    (package / name).write_text("changed = 1")
+    assert digests()[0] == machine
+    assert digests()[1] != experiment
+
+
+def loaded(*modules: str) -> set[str]:
+    """Return which files of gapless some modules bring along, in a fresh process."""
+    code = f"import sys, {', '.join(modules)}; print(*(k for k in sys.modules))"
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
+    return {
+        name.replace(".", "/") for name in found if name.startswith(("gapless.", "gapless_lab."))
+    }
+
+
+@pytest.mark.parametrize(
+    ("rooms", "modules"),
+    [
+        (MACHINE, ("gapless_lab.lab.catalogue", "gapless.broker")),
+        (GRAPH, ("gapless_lab.lab.pt_9", "gapless_lab.lab.pt_11", "gapless_lab.lab.pt_12")),
+    ],
+)
+def test_all_that_is_run_is_in_the_digest(rooms: tuple[str, ...], modules: tuple[str, ...]) -> None:
+    known = {room.removesuffix(".py") for room in rooms} | {"gapless_lab/lab"}
+    others = {
+        name
+        for name in loaded(*modules)
+        if not any(name == room or name.startswith(f"{room}/") for room in known)
+    }
+    # what only gathers names, and a package whose one file is counted
+    assert others <= {"gapless/errors", "gapless_lab/sim"}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_has_a_machine_and_files_of_its_own(name: str) -> None:
+    experiment = find(name)
+    assert experiment.rooms in {MACHINE, GRAPH}
+    assert all((origin.ROOT / room).exists() for room in experiment.rooms)
+    here = origin_of(experiment, "1.0")
+    same = [each.name for each in EXPERIMENTS.values() if origin_of(each, "1.0") == here]
+    assert same == [name]
+
+
+def test_a_report_says_of_which_code_it_is_and_is_found_to_be_of_the_code_here(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in ("pt-9", "pt-11", "pt-12", "gd-6"):
+        shelf = Shelf(tmp_path / name, "1.0+of-everything")
+        shelf.write(*Run(find(name), find(name).points(quick=True), shelf).report())
+    here = origin_of(find("pt-9"), "1.0")
+    page = tmp_path / "pt-9" / "README.md"
+    assert f"Of gapless 1.0, {here.digests} (" in page.read_text().splitlines()[-1]
+    page = tmp_path / "pt-11" / "README.md"
+    page.write_text(page.read_text().replace(origin_of(find("pt-11"), "").experiment, "0" * 12))
+    page = tmp_path / "pt-12" / "README.md"
+    page.write_text(page.read_text().replace(here.machine, "0" * 12))
+    (tmp_path / "gd-6" / "README.md").write_text("older than this")
+    assert dict(present(tmp_path)) == {
+        "gd-6": "does not say of which code it is",
+        "pt-9": "of the code here",
+        "pt-11": "of the same machine; the experiment's own code has changed",
+        "pt-12": "of another machine",
+    }
+    assert main([str(tmp_path)]) == 0
+    assert "pt-9       of the code here" in capsys.readouterr().out
+    assert main([]) == 2

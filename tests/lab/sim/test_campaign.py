@@ -1,0 +1,100 @@
+"""Many runs: in order, in several processes, and added up."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gapless.core.errors import UsageError
+from gapless_lab.sim.campaign import known_marks, run_many, summarise
+from gapless_lab.sim.machine import load_factory
+from gapless_lab.sim.options import Options
+from gapless_lab.sim.regressions import REGRESSIONS, Regression
+from gapless_lab.sim.runner import run_options
+from gapless_lab.sim.unreachable_marks import OUT_OF_REACH
+from tests.lab.sim.test_planted_bugs import PLANTS
+from tests.lab.sim.toy import TOY, Toy
+from tests.lab.sim.toy_runs import run_toy, toy_options
+
+
+def test_results_come_in_the_order_of_the_seeds() -> None:
+    results = list(run_many(range(5), TOY, run=run_toy))
+    assert [result.options.seed for result in results] == [0, 1, 2, 3, 4]
+
+
+def test_several_processes_give_the_same_results_as_one() -> None:
+    alone = [result.trace_hash for result in run_many(range(6), TOY, run=run_toy)]
+    shared = [result.trace_hash for result in run_many(range(6), TOY, workers=2, run=run_toy)]
+    assert alone == shared
+
+
+def test_a_summary_adds_runs_up() -> None:
+    results = list(run_many(range(8), TOY, run=run_toy))
+    summary = summarise(results, known=["damaged log", "a branch that is never taken"])
+    assert summary.seeds == 8
+    assert summary.steps == sum(result.steps for result in results)
+    assert summary.deliveries == sum(result.deliveries for result in results)
+    assert summary.violations == {}
+    assert "a branch that is never taken" in summary.never_hit
+    assert sum(summary.faults.values()) > 0
+
+
+def test_a_branch_that_no_run_can_take_is_told_apart_with_its_reason() -> None:
+    assert set(OUT_OF_REACH) <= set(known_marks()), "the list names what is no mark"
+    summary = summarise([], known=["reply astray", "log full"])
+    assert summary.never_hit == ["log full"]
+    assert summary.out_of_reach == {"reply astray": OUT_OF_REACH["reply astray"]}
+
+
+def test_a_summary_names_the_seeds_that_failed() -> None:
+    plant = next(plant for plant, _ in PLANTS if plant.name == "ticks")
+    with plant.planted():
+        summary = summarise(run_many(range(3), TOY, run=run_toy))
+    assert summary.violations == {"undurable": [0, 1, 2]}
+
+
+def test_the_marks_of_the_sources_are_known() -> None:
+    assert "packet of another session" in known_marks()
+    assert "session died" in known_marks()
+
+
+def test_a_line_shows_a_run() -> None:
+    result = run_toy(1)
+    assert result.line().endswith("ok")
+    assert f"{result.steps} steps" in result.line()
+    assert result.steps_per_second > 0
+
+
+def test_a_missing_machine_is_said_plainly() -> None:
+    with pytest.raises(UsageError, match=r"no machine gapless\.nowhere:Broker"):
+        load_factory("gapless.nowhere:Broker")
+    assert load_factory(TOY) is not None
+    assert load_factory(TOY).__name__ == Toy.__name__
+
+
+def test_a_regression_keeps_its_options() -> None:
+    options = toy_options(4)
+    assert Regression("kept", options.json()).options() == options
+    assert all(regression.reason for regression in REGRESSIONS)
+
+
+YOUNGER_OPTIONS: set[str] = set()
+"""Options that came after all regressions; by default they leave the worlds before them alone."""
+
+
+@pytest.mark.parametrize("regression", REGRESSIONS, ids=lambda each: each.reason)
+def test_a_regression_names_every_option_so_that_no_default_changes_its_world(
+    regression: Regression,
+) -> None:
+    named = msgspec.json.decode(regression.json)
+    assert set(Options.__struct_fields__) - set(named) <= YOUNGER_OPTIONS
+    assert set(named) <= set(Options.__struct_fields__), "an option was renamed or is gone"
+
+
+def test_the_marks_of_regressions_are_in_the_sources() -> None:
+    assert {each.mark for each in REGRESSIONS if each.mark} <= {*known_marks()}
+
+
+def test_the_toy_runs_fast_enough_to_be_of_use() -> None:
+    result = run_options(toy_options(3), TOY)
+    assert result.steps_per_second > 5_000, "ten times less than on an idle core"

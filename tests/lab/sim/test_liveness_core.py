@@ -1,0 +1,95 @@
+"""Cores: what lives for ever is connected enough that all of it must converge, and no more than that."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from random import Random
+
+import pytest
+
+from gapless.overlay.neighbourhood import Topology
+from gapless_lab.sim.liveness_core import Core
+from gapless_lab.sim.network import Pair
+from gapless_lab.sim.options import Options
+from gapless_lab.sim.runner import Run
+from gapless_lab.sim.world import World
+from tests.lab.sim.toy import TOY
+
+SEEDS = range(60)
+
+
+def world(seed: int, **changes: float) -> World:
+    """Return a world with losses and cuts that never heal."""
+    settings = {"cells": 6, "delta": 2, "inner_losses": 0.5, "inner_cuts": 0.5, **changes}
+    options = Options(seed=seed, shape="random").with_(**settings)
+    return Run(options, TOY).world
+
+
+def core(seed: int, **changes: float) -> tuple[World, Core]:
+    made = world(seed, **changes)
+    return made, Core(made, Random(seed), whole=True)
+
+
+def ends(pair: Pair) -> tuple[str, str]:
+    left, right = (link.source.broker for link in pair.links)
+    return left, right
+
+
+def way(topology: Topology, left: str, right: str) -> tuple[str, ...]:
+    return topology.neighbourhood(left, len(topology.cells)).path(right)
+
+
+@pytest.mark.parametrize("delta", [0, 1, 2, 3])
+def test_never_more_than_delta_cells_in_a_row_are_dead(delta: int) -> None:
+    longest = 0
+    for seed in SEEDS:
+        made, chosen = core(seed, delta=delta)
+        living = {host.cell for host in made.hosts.values() if host.broker in chosen.brokers}
+        dead = [cell.name for cell in made.topology.cells if cell.name not in living]
+        assert living
+        for left, right in [*combinations(dead, 2), *((cell, cell) for cell in dead)]:
+            run = (left, *way(made.topology, left, right))
+            if living.isdisjoint(run):
+                assert len(run) <= delta
+                longest = max(longest, len(run))
+    assert longest == delta, "and it happens"
+
+
+def test_who_has_lost_a_link_for_ever_still_has_a_way_over_good_ones() -> None:
+    cuts = 0
+    for seed in SEEDS:
+        made, chosen = core(seed, brokers_per_cell=2, cells=4)
+        pairs = made.network.pairs
+        good = [set(ends(pair)) for pair in pairs if chosen.holds(pair)]
+        for pair in pairs:
+            if chosen.has_cut(pair):
+                cuts += 1
+                start, end = ends(pair)
+                reached = {start}
+                for _ in range(made.options.parameters().relay_hops_max + 1):
+                    reached |= {each for link in good if link & reached for each in link}
+                assert end in reached
+    assert cuts > 20
+
+
+def test_in_some_cores_a_living_cell_is_cut_off_from_one_side() -> None:
+    # an island (A2): its neighbour is out of reach, and others carry its sessions past it
+    islands = 0
+    for seed in SEEDS:
+        made, chosen = core(seed, inner_losses=0.0)
+        hosts = made.hosts
+        islands += sum(
+            chosen.has_cut(pair)
+            and hosts[ends(pair)[1]].cell in hosts[ends(pair)[0]].neighbourhood.neighbours
+            for pair in made.network.pairs
+        )
+    assert islands > 5
+
+
+def test_without_cuts_that_stay_only_links_that_are_needed_are_kept() -> None:
+    for seed in SEEDS:
+        made, chosen = core(seed, inner_losses=0.0, inner_cuts=0.0)
+        for pair in made.network.pairs:
+            left, right = (made.hosts[each] for each in ends(pair))
+            assert chosen.holds(pair) == (right.cell in left.neighbourhood.neighbours)
+            assert not chosen.has_cut(pair)

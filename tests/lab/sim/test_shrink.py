@@ -1,0 +1,132 @@
+"""Shrinking: a failing run becomes small and fails in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from gapless_lab.sim.options import NetworkKind, Options, draw
+from gapless_lab.sim.runner import Result, run_options
+from gapless_lab.sim.shrink import LEFT_ALONE, _passes, shrink
+from gapless_lab.sim.world import Violation
+from tests.lab.sim.test_planted_bugs import PLANTS
+from tests.lab.sim.toy import TOY
+from tests.lab.sim.toy_runs import toy_options
+
+BY_NAME = {plant.name: plant for plant, _ in PLANTS}
+
+
+def test_a_failing_run_shrinks_to_a_small_one_that_fails_the_same_way() -> None:
+    options = toy_options(7).with_(cells=9, subscribers=6, publishers=4)
+    with BY_NAME["early"].planted():
+        failing = run_options(options, TOY)
+        assert failing.violations[0].name == "undurable"
+        small = shrink(failing, TOY)
+        assert small.violations[0].name == "undurable"
+        again = run_options(small.options, TOY)
+    assert again.trace_hash == small.trace_hash
+    assert small.options.cells == 1
+    assert small.options.publishers == 1
+    assert small.options.subscribers == 1
+    assert small.options.rates == {}
+    assert small.options.limits == {}
+    assert small.options.operations_max <= 3
+    assert small.steps < failing.steps
+
+
+def test_shrinking_keeps_to_its_number_of_runs() -> None:
+    with BY_NAME["early"].planted():
+        failing = run_options(toy_options(7), TOY)
+        count = 0
+
+        def counted(*arguments: object, **_: object) -> object:
+            nonlocal count
+            count += 1
+            return run_options(*arguments)  # type: ignore[arg-type]
+
+        shrink(failing, TOY, runs_max=10, run=counted)  # type: ignore[arg-type]
+    assert count <= 10
+
+
+def test_what_a_fault_is_needed_for_keeps_that_fault() -> None:
+    options = toy_options(7).with_(rates={"crash": 4.0, "pause": 1.0}, amnesia=1.0, durable=1.0)
+    with BY_NAME["acks"].planted():
+        results = (run_options(options.with_(seed=seed), TOY) for seed in range(50))
+        failing = next(result for result in results if result.failed)
+        small = shrink(failing, TOY, runs_max=100)
+    assert "crash" in small.options.rates
+    assert "pause" not in small.options.rates
+
+
+def test_cells_of_several_sizes_that_fail_as_a_whole_are_left_out_if_nobody_needs_them() -> None:
+    rates = {"cell crash": 2.0, "barrier isolated": 2.0}
+    changed = {"cells": 4, "brokers_per_cell": 3, "mixed_cells": True, "relapse": 0.6}
+    options = toy_options(7).with_(rates=rates, outage_ms=900, **changed)
+    with BY_NAME["early"].planted():
+        small = shrink(run_options(options, TOY), TOY).options
+    assert (small.rates, small.relapse, small.outage_ms) == ({}, 0.0, Options().outage_ms)
+    assert (small.brokers_per_cell, small.mixed_cells) == (1, False)
+
+
+def test_every_option_is_made_simpler_or_left_alone_for_a_reason() -> None:
+    busy = far_from_simple()
+    fields = set(Options.__struct_fields__)
+    shrunk = {name for simpler in one_step_simpler(busy) for name in changed(busy, simpler)}
+    assert shrunk | LEFT_ALONE.keys() == fields, "a new option is neither shrunk nor left alone"
+    assert not shrunk & LEFT_ALONE.keys()
+    assert all(LEFT_ALONE.values())
+
+
+def test_every_step_changes_one_option_and_leaves_a_lawful_world() -> None:
+    for seed in range(40):
+        options = draw(seed)
+        for simpler in one_step_simpler(options):
+            assert len(changed(options, simpler)) == 1
+            simpler.parameters()  # checks its relations itself
+            assert len(simpler.topology().cells) == simpler.cells
+
+
+def far_from_simple() -> Options:
+    """Return options of which none is at its simplest."""
+    changes: dict[str, Any] = {
+        "network": NetworkKind.DATAGRAM,
+        "shape": "star",
+        "limits": {"ack_groups": 1},
+        "rates": {"crash": 1.0},
+    }
+    for name, value in msgspec.structs.asdict(Options()).items():
+        if name not in changes:
+            changes[name] = not value if isinstance(value, bool) else value + 3
+    return Options(**changes)
+
+
+def one_step_simpler(options: Options) -> Iterator[Options]:
+    violation = Violation("stuck", "something is owed", at_us=1_000)
+    result = msgspec.structs.replace(NOTHING, options=options, violations=(violation,))
+    for each in _passes():
+        yield from each(result)
+
+
+def changed(before: Options, after: Options) -> list[str]:
+    return [
+        name for name in Options.__struct_fields__ if getattr(before, name) != getattr(after, name)
+    ]
+
+
+NOTHING = Result(
+    options=Options(),
+    steps=0,
+    virtual_ms=0,
+    faults={},
+    publications=0,
+    deliveries=0,
+    gaps=0,
+    violations=(),
+    marks={},
+    trace_hash="",
+    text_hash="",
+    seconds=0.0,
+)
+"""A run in which nothing happened."""

@@ -1,0 +1,86 @@
+"""Writers that stage in simulated overlays, and the alarms that watch them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.messages.streams import Publication
+from gapless_lab.sim.options import Options, draw, draw_ordinary
+from gapless_lab.sim.runner import Run, run_options
+from gapless_lab.sim.staging import WriterChecker
+from gapless_lab.sim.world import World
+
+FAULTS = {"crash": 1.0, "crash inside a sync": 2.0, "client loss": 2.0, "reset": 1.0}
+
+
+def test_a_share_of_the_seeds_has_writers_and_the_others_are_as_they_were() -> None:
+    drawn = [draw(seed) for seed in range(200)]
+    assert 10 < sum(each.stagers > 0 for each in drawn) < 50
+    for each in drawn:
+        ordinary = draw_ordinary(each.seed)
+        assert (each.shape, each.network) == (ordinary.shape, ordinary.network)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_batches_are_in_the_log_whole_and_once_whatever_fails(seed: int) -> None:
+    options = Options(
+        seed=seed, cells=2, stagers=2, stage_rate=20.0, rates=FAULTS, safety_ms=3_000, domain=2
+    )
+    run = Run(options)
+    result = run.play()
+    assert not result.violations, result.violations[0]
+    assert all(len(stager.checker.done) > 3 for stager in run.workload.stagers)
+
+
+def test_rare_branches_are_reached() -> None:
+    marks: set[str] = set()
+    for seed in range(4):
+        options = Options(seed=seed, stagers=2, stage_rate=40.0, rates=FAULTS, safety_ms=3_000)
+        marks |= run_options(options).marks.keys()
+    assert marks >= {"staged again", "commit repeated"}
+
+
+# --- the checker -----------------------------------------------------------------------------------
+
+
+class Bell(World):
+    """A world that only notes what is wrong."""
+
+    def __init__(self) -> None:
+        self.rung: list[str] = []
+
+    def violate(self, name: str, detail: str) -> None:
+        del detail
+        self.rung.append(name)
+
+
+def rung(asked: dict[int, list[str]], *logged: str) -> list[str]:
+    """Return the alarms when commits were asked for, by batch, and this is logged."""
+    bell = Bell()
+    checker = WriterChecker(bell, "w")
+    for batch, commits in asked.items():
+        for commit in commits:
+            checker.asked(batch, [f"w/{batch}/{each}".encode() for each in commit.split()])
+    for tick, each in enumerate(logged):
+        checker.logged(Publication(tick, "w", tick, {}, f"w/{each}".encode()))
+    return bell.rung + ["S1" for _ in checker.half_logged()]
+
+
+def test_whole_batches_in_order_ring_no_alarm() -> None:
+    assert rung({1: ["a b"], 2: ["c"], 4: ["d", "e"]}, "1/a", "1/b", "2/c", "4/e") == []
+
+
+@pytest.mark.parametrize(
+    ("logged", "alarm"),
+    [
+        (("1/a", "1/b", "1/a"), "S1"),
+        (("1/a",), "S1"),
+        (("1/a", "2/c"), "S1"),
+        (("2/c", "1/a"), "S3"),
+        (("1/a", "1/x"), "S2"),
+        (("1/b",), "S2"),
+        (("3/c",), "S2"),
+    ],
+)
+def test_what_must_not_be_rings(logged: tuple[str, ...], alarm: str) -> None:
+    assert alarm in rung({1: ["a b"], 2: ["c"]}, *logged)

@@ -1,0 +1,15 @@
+"""Runs of the toy: what it cannot do is left out of the options."""
+
+from __future__ import annotations
+
+from gapless_lab.sim.options import Options, draw_ordinary
+from gapless_lab.sim.runner import Result, run_options
+from tests.lab.sim.toy import TOY
+
+
+def toy_options(seed: int) -> Options:
+    return draw_ordinary(seed).with_(total=0.0, best_effort=0.0)
+
+
+def run_toy(seed: int, machine: str = TOY) -> Result:
+    return run_options(toy_options(seed), machine)

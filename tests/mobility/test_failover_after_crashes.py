@@ -1,0 +1,94 @@
+"""What goes along in a flight of what an earlier life of a home had heard of, and what does not hold it up (R46, MV-13)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.messages.overlay import Announce
+from gapless.messages.pubend_requests import ReadReply
+from gapless.messages.streams import Attached
+from tests.broker.harness import Desk, P
+from tests.mobility.library import opened, publish, uninformed
+from tests.scenarios.brokers import of
+from tests.scenarios.fork import retire
+
+
+@pytest.mark.parametrize("retired", [False, True])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_old_home_lets_go_whatever_else_it_had_joined_once(
+    retired: bool, restarted: bool
+) -> None:
+    world = Desk("a-p-b", "p-q", retention_s=0)
+    ann = world.publisher("p", "P", "kind = 'p'")
+    world.publisher("q", "Q", "kind = 'q'")
+    world.subscriber("a", "other", "kind = 'q'", durable=True)
+    program = opened(world, "a", "one", "kind = 'p'")
+    world.run(s=3)
+    publish(ann, "a1", kind="p")
+    assert program.take() == ["a1"]
+    program.acknowledge()
+    # Q concerns another subscription alone
+    world.crash("q")
+    world.run(s=3)
+    if retired:
+        retire(world, "q", at="p")
+        world.run(s=3)
+    if restarted:
+        program.lose()
+        for name in "apb":
+            world.crash(name)
+        for name in "apb":
+            world.start(name)
+        world.run(s=10)
+        ann.connect()
+        ann.open()
+        program.go("a")
+        world.run(s=10)
+    program.lose()
+    world.crash("a")
+    world.run(s=3)
+    program.go("b")
+    world.run(s=10)
+    world.start("a")
+    world.run(s=30)
+    publish(ann, "a2", kind="p")
+    assert program.take() == ["a2"]
+    program.acknowledge()
+    world.run(s=600)
+    assert "desk" not in world["a"].host.subscriptions
+    assert world.released("p", P) >= ann.ticks["a2"]
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_an_old_form_that_is_made_anew_hands_over_what_an_earlier_life_had_heard_of(
+    crashes: bool,
+) -> None:
+    world = uninformed("a-p-b", retention_s=3600)
+    program = opened(world, "a", "one", "number > 0")
+    world.run(s=1)
+    world.lose(of(Announce, source="p", target="b"))
+    lost = world.lose(of(Attached, ReadReply, source="p", target="a"))
+    bob = world.publisher("p", "Q")
+    assert world.wait(lambda: bool(world["a"].host.joins))
+    world.run(ms=5)
+    bob.publish("q1", number=2)
+    program.lose()
+    news = world.lose(of(Announce, source="p", target="a"))
+    if crashes:
+        # the join was on disk and the subscription's record was not, as in seed 5797
+        world.restart("a")
+        world.run(s=5)
+        assert not world.subscription("a", "desk").early
+    program.go("b")
+    program.set_filter("number > 1")
+    world.run(s=1)
+    program.lose()
+    program.go("a")
+    world.run(s=3)
+    lost.end()
+    news.end()
+    world.cut("a", "p")
+    world.run(s=3)
+    world.heal("a", "p")
+    world.run(s=10)
+    assert program.take() == ["q1"]

@@ -1,0 +1,210 @@
+"""Flights in total order, where a pubend's broker was retired: nobody waits for it, nothing comes too late (R26, R51)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.core.ids import BrokerId
+from gapless.messages.clients import Gap, Order
+from gapless.messages.mobility import Superseded
+from gapless.messages.overlay import Announce
+from gapless.messages.propagation import TableDelta, TableFull
+from gapless.messages.pubend_requests import ReadReply
+from tests.broker.harness import Desk, Q
+from tests.mobility.library import opened, publish, uninformed
+from tests.scenarios.brokers import of
+from tests.scenarios.fork import retire
+
+
+def test_what_was_passed_by_is_a_gap_also_where_nobody_has_heard_of_the_retirement() -> None:
+    world = Desk("p-a-n", "a-q-b", retention_s=3600)
+    ann, bob = world.publisher("p"), world.publisher("q", "Q")
+    program = opened(world, "n", "one", order=Order.TOTAL)
+    world.run(s=3)
+    publish(ann, "a1")
+    publish(bob, "b1")
+    world.run(s=2)
+    assert program.take() == ["a1", "b1"]
+    for here in "pan":
+        for there in "qb":
+            world.cut(here, there)
+    world.run(s=5)
+    b2 = publish(bob, "b2")
+    retire(world, "q")
+    world.run(s=5)
+    a2 = publish(ann, "a2")
+    world.run(s=3)
+    assert program.take() == ["a2"]
+    assert b2 < a2
+    # its client comes to the other side
+    program.lose()
+    world.crash("n")
+    program.go("b")
+    world.run(s=30)
+    early = program.take()
+    assert not world["b"].retirements.has("q")
+    for here in "pa":
+        for there in "qb":
+            world.heal(here, there)
+    world.run(s=30)
+    publish(ann, "a3")
+    publish(bob, "b3")
+    world.run(s=5)
+    found = early + program.take()
+    assert "b2" not in found, "it is below a2, which was given before"
+    assert [each for each in found if not each.startswith("gap")] == ["a3", "b3"]
+    assert any(each.pubend == Q for each in program.of_kind(Gap))
+
+
+def test_a_place_brought_home_on_a_retired_pubend_is_not_waited_for() -> None:
+    world = Desk("p-a-n", "a-q", "a-m", retention_s=3600)
+    ann, bob = world.publisher("p"), world.publisher("q", "Q")
+    world.run(s=3)
+    assert world["m"].whereabouts.broker_of(Q) == "q"
+    # m begins anew, cut off, and a subscription begins there; then m is down and its client flees to n
+    for peer in "apnq":
+        world.cut("m", peer)
+    world.restart("m")
+    world.run(s=3)
+    program = opened(world, "m", "one", order=Order.TOTAL)
+    world.run(s=3)
+    program.lose()
+    world.crash("m")
+    program.go("n")
+    world.run(s=5)
+    publish(ann, "a1")
+    publish(bob, "b1")
+    world.run(s=3)
+    assert program.take() == ["a1", "b1"]
+    # q is lost and retired; the lights go out everywhere, n does not come back
+    world.crash("q")
+    world.run(s=3)
+    retire(world, "q")
+    world.run(s=3)
+    for name in "pan":
+        world.crash(name)
+    program.lose()
+    world.run(s=3)
+    for peer in "apnq":
+        world.heal("m", peer)
+    for name in "pam":
+        world.start(name)
+    world.run(s=10)
+    ann.connect()
+    ann.open()
+    world.run(s=3)
+    assert world["m"].retirements.has("q")
+    assert world["m"].announcements.get(Q) is None
+    program.go("m")
+    world.run(s=5)
+    publish(ann, "a2")
+    world.run(s=120)
+    assert program.take() == ["a2"]
+
+
+def test_a_home_that_has_told_one_gap_tells_the_next_one_too() -> None:
+    world = Desk("p-a-n", "a-q", "a-m", retention_s=3600)
+    world.lose(of(Superseded, target="n"))
+    ann, bob = world.publisher("p"), world.publisher("q", "Q")
+    program = opened(world, "n", "one", order=Order.TOTAL)
+    world.run(s=3)
+    publish(ann, "a1")
+    publish(bob, "b1")
+    world.run(s=2)
+    taken = program.take()
+
+    def pass_by(label: str) -> None:
+        for here in "pam":
+            world.cut(here, "q")
+        if label == "2":
+            world.cut("n", "q")
+        world.run(s=5)
+        publish(bob, "b" + label)
+        retire(world, "q")
+        world.run(s=5)
+        publish(ann, "a" + label)
+        world.run(s=3)
+
+    def back() -> None:
+        for here in "pam":
+            world.heal(here, "q")
+        if "b3" not in taken:
+            world.heal("n", "q")
+        world.run(s=20)
+
+    pass_by("2")
+    back()
+    taken += program.take()
+    program.acknowledge()
+    # elsewhere the same again; its old home is cut off then, and does not hear of it
+    program.lose()
+    program.go("m")
+    world.run(s=3)
+    publish(ann, "a3")
+    publish(bob, "b3")
+    world.run(s=3)
+    taken += program.take()
+    for other in "pamq":
+        world.cut("n", other)
+    world.run(s=3)
+    pass_by("4")
+    taken += program.take()
+    program.lose()
+    back()
+    for other in "pamq":
+        world.heal("n", other)
+    world.run(s=10)
+    program.go("n")
+    world.run(s=10)
+    publish(ann, "a5")
+    publish(bob, "b5")
+    world.run(s=5)
+    taken += program.take()
+    assert "b4" not in taken
+    assert [each[:1] for each in taken].count("g") == 2
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_nobody_waits_for_one_that_asks_for_an_earlier_beginning_when_its_broker_is_retired(
+    reads: bool,
+) -> None:
+    world = uninformed("a-p-b", "p-q", retention_s=3600)
+    ann = world.publisher("p")
+    unknown = world.lose(of(TableDelta, TableFull, source="a"))
+    program = opened(world, "a", "one", order=Order.TOTAL)
+    program.lose()
+    program.go("b")
+    world.run(s=1)
+    world.lose(of(Announce, target="b"))
+    late = world.lose(of(Announce, target="a"))
+    bob = world.publisher("q", "Q")
+    publish(bob, "q1")
+    unknown.end()
+    late.end()
+    world.cut("a", "p")
+    world.run(s=3)
+    world.heal("a", "p")
+    world.run(s=5)
+    publish(bob, "q2")
+    strand = world.strand("a", "desk", Q)
+    assert strand.base is not None
+    assert strand.untold
+
+    def is_lost(_: BrokerId, receiver: BrokerId, message: Any) -> bool:
+        is_reply = isinstance(message, ReadReply) and receiver == "a"
+        return is_reply and (not reads or bool(message.others or message.known))
+
+    answers = world.lose(is_lost)
+    program.lose()
+    program.ask_at("a")
+    world.run(s=10)
+    world.crash("q")
+    answers.end()
+    world.run(s=3)
+    retire(world, "q", at="p")
+    world.run(s=5)
+    publish(ann, "e1")
+    world.run(s=60)
+    assert program.take() == ["e1"]

@@ -1,0 +1,99 @@
+"""What was written is not encoded again for those who take all of it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gapless.core.limits import MEASURED_BYTES_MAX
+from gapless.messages.streams import Piece, Publication
+from gapless.packed.encode import as_written, content_bytes, written, written_bytes
+
+encode = msgspec.msgpack.encode
+
+
+def batch(first: int, count: int, payload: bytes = b"...") -> tuple[Publication, ...]:
+    """Return publications of consecutive ticks."""
+    return tuple(
+        Publication(tick, "desk", tick, {"price": tick / 2}, payload)
+        for tick in range(first, first + count)
+    )
+
+
+@pytest.mark.parametrize("counts", [(2,), (15, 3), (500, 500), (16, 40_000, 30_000)])
+def test_batches_that_follow_each_other_are_put_together(counts: tuple[int, ...]) -> None:
+    batches = [batch(100_000 * number, count) for number, count in enumerate(counts)]
+    for each in batches:
+        assert written(each) == encode(each)
+    run = tuple(publication for each in batches for publication in each)
+    assert as_written(run) == encode(run)
+
+
+def test_what_is_before_and_behind_whole_batches_is_encoded() -> None:
+    one, other = batch(1, 20), batch(50, 20)
+    written(one)
+    written(other)
+    for run in (
+        (*one, *other[:7]),
+        (*one, *batch(90, 3)),
+        (*one, *other[1:]),
+        (*one[7:], *other),
+        (*batch(-9, 3), *one, *other[:1]),
+    ):
+        assert as_written(run) == encode(run)
+        assert written_bytes(run) == sum(len(encode(each)) for each in run)
+
+
+def test_a_run_that_leaves_something_out_is_not_as_it_was_written() -> None:
+    pack = batch(1, 20)
+    written(pack)
+    for run in (pack[1:], pack[:-1], (*pack[:5], *pack[6:]), (*pack[:19], *batch(30, 1))):
+        assert as_written(run) is None
+    assert as_written(batch(1, 20)) is None  # others, though they are equal
+    assert as_written(()) is None
+
+
+def test_a_run_that_leaves_something_out_and_goes_on_is_not_as_it_was_written() -> None:
+    one, other = batch(1, 20), batch(50, 20)
+    written(one)
+    written(other)
+    assert as_written((*one[:9], *one[10:], *other)) is None
+
+
+@given(st.data())
+def test_any_run_is_as_it_would_be_encoded(data: st.DataObject) -> None:
+    run: list[Publication] = []
+    for number in range(data.draw(st.integers(1, 4))):
+        publications = batch(100 * number, data.draw(st.integers(1, 20)))
+        if data.draw(st.booleans()):
+            written(publications)
+        left_out = data.draw(st.sets(st.integers(0, 19), max_size=2))
+        run += [each for place, each in enumerate(publications) if place not in left_out]
+    told = as_written(tuple(run))
+    assert told is None or told == encode(run)
+    assert written_bytes(tuple(run)) == sum(len(encode(each)) for each in run)
+
+
+def test_a_run_with_another_event_inside_is_encoded_as_it_is() -> None:
+    pack = batch(1, 20)
+    written(pack)
+    run = (*pack[:7], *batch(40, 1, b"another"), *pack[8:])
+    assert as_written(run) is None
+
+
+def test_only_the_last_batches_are_remembered() -> None:
+    old = batch(1, 2)
+    written(old)
+    assert as_written(old) is not None
+    large = bytes(MEASURED_BYTES_MAX // 4)
+    for number in range(1, 4):
+        written(batch(10 * number, 2, large))
+    assert as_written(old) is None
+
+
+def test_what_was_written_has_the_size_that_is_measured() -> None:
+    publications = batch(1, 20)
+    written(publications)
+    assert content_bytes(Piece(1, 20, 1, 0, publications)) == written_bytes(batch(1, 20))

@@ -1,0 +1,168 @@
+"""Sources of tables: one of each cell, those beyond a cell that is down, and whoever is fed (R20)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from gapless.core.ids import BrokerId
+from gapless.messages.propagation import TableDelta, TableStop, TableWant
+from gapless.overlay.neighbourhood import Topology
+from gapless.overlay.sessions import Sessions
+from gapless.propagation.sources import Sources
+from tests.broker.harness import Desk, P
+
+
+class Reach:
+    """Whom a broker reaches, and whom of them over relays; a test says so."""
+
+    def __init__(self, *reached: BrokerId, relayed: Iterable[BrokerId] = ()) -> None:
+        self.reached = [*reached, *relayed]
+        self.relayed = set(relayed)
+
+    def is_direct(self, peer: BrokerId) -> bool:
+        return peer in self.reached and peer not in self.relayed
+
+    def open_in(self, brokers: Iterable[BrokerId]) -> list[BrokerId]:
+        return [broker for broker in brokers if broker in self.reached]
+
+
+def sources(reach: Reach, *, delta: int = 2) -> Sources:
+    """Return those of m, which is next to n1 and n2; behind these are c1 and c2, and d; behind c is z."""
+    tree = Topology.of(
+        {"m": ["m"], "n": ["n1", "n2"], "c": ["c1", "c2"], "d": ["d"], "z": ["z"]},
+        [("m", "n"), ("n", "c"), ("n", "d"), ("c", "z")],
+    )
+    return Sources("m", tree.neighbourhood("m", delta + 1), cast(Sessions, reach))
+
+
+EVERYBODY = ("n1", "n2", "c1", "c2", "d", "z")
+
+
+def test_of_a_cell_that_is_reached_one_broker_is_asked_and_nobody_beyond() -> None:
+    (source,) = sources(Reach(*EVERYBODY)).wanted("n", ())
+    assert source in {"n1", "n2"}
+
+
+def test_a_link_is_better_than_relays() -> None:
+    for relayed, direct in (("n1", "n2"), ("n2", "n1")):
+        reach = Reach(direct, relayed=[relayed])
+        assert sources(reach).wanted("n", ()) == [direct]
+        assert sources(reach).wanted("n", [relayed]) == [direct]
+
+
+def test_over_relays_is_better_than_the_cells_beyond() -> None:
+    assert sources(Reach("c1", "d", relayed=["n2"])).wanted("n", ()) == ["n2"]
+
+
+def test_a_source_is_kept_while_none_is_reached_better() -> None:
+    # every change costs a table
+    for source in ("n1", "n2"):
+        assert sources(Reach(*EVERYBODY)).wanted("n", [source]) == [source]
+
+
+def test_sources_of_different_brokers_are_spread_over_a_cell() -> None:
+    tree = Topology.of({"m": ["m"], "n": ["n1", "n2"]}, [("m", "n")]).neighbourhood("m", 1)
+    reach = cast(Sessions, Reach("n1", "n2"))
+    chosen = [Sources(f"m{number}", tree, reach).wanted("n", ())[0] for number in range(100)]
+    assert 30 < chosen.count("n1") < 70
+
+
+def test_in_place_of_a_cell_that_is_down_each_cell_beyond_it_is_asked() -> None:
+    # PT V: subscriptions cross a cell that is down; all branches, not only the first
+    first, second = sources(Reach("c1", "c2", "d", "z")).wanted("n", ())
+    assert first in {"c1", "c2"}
+    assert second == "d"
+
+
+def test_if_that_is_down_too_the_cells_beyond_it_are_asked() -> None:
+    assert sources(Reach("d", "z")).wanted("n", ()) == ["z", "d"]
+
+
+def test_nobody_is_asked_who_is_farther_than_delta_reaches() -> None:
+    assert sources(Reach("d", "z"), delta=1).wanted("n", ()) == ["d"]
+    assert sources(Reach("d", "z"), delta=0).wanted("n", ()) == []
+
+
+def test_whoever_is_fed_here_is_asked_as_long_as_it_is() -> None:
+    # it must be filtered for, and may have lost the way to those that would speak for it
+    asked = sources(Reach(*EVERYBODY))
+    asked.set_fed("c2", fed=True)
+    asked.set_fed("c2", fed=True)
+    (source, receiver) = asked.wanted("n", ["n1"])
+    assert (source, receiver) == ("n1", "c2")
+    asked.set_fed("c2", fed=False)
+    assert asked.wanted("n", ["n1", "c2"]) == ["n1"]
+    asked.set_fed("c2", fed=False)
+
+
+def test_a_receiver_that_is_a_source_anyway_is_asked_once() -> None:
+    asked = sources(Reach(*EVERYBODY))
+    asked.set_fed("n1", fed=True)
+    assert asked.wanted("n", ["n1"]) == ["n1"]
+
+
+def test_a_receiver_is_a_source_only_in_its_direction_and_while_it_is_reached() -> None:
+    asked = sources(Reach("n1"))
+    asked.set_fed("c2", fed=True)
+    asked.set_fed("stranger", fed=True)
+    assert asked.wanted("n", ["n1"]) == ["n1"]
+
+
+def test_in_another_tree_sources_are_others() -> None:
+    # R13
+    asked = sources(Reach(*EVERYBODY))
+    tree = Topology.of({"m": ["m"], "d": ["d"]}, [("m", "d")])
+    asked.reshape(tree.neighbourhood("m", 2, version=2))
+    assert asked.wanted("d", ()) == ["d"]
+
+
+# --- with whole brokers -----------------------------------------------------------------------------
+
+
+def askers(world: Desk, broker: BrokerId, direction: str) -> list[BrokerId]:
+    """Return whom a broker tells of changes of its table for a direction."""
+    return [*world[broker].tables._askers.get(direction, {})]
+
+
+def test_who_is_no_source_any_more_is_told_so_and_says_no_more() -> None:
+    # else every broker of a cell that ever was a source would be sent every change for ever
+    world = Desk("p-n-c", delta=1)
+    world.publisher("p")
+    world.subscriber("c", "x", "kind = 1")
+    world.run(s=1)
+    assert askers(world, "c", "n") == ["n"]
+    world.crash("n")
+    world.run(s=2)
+    assert askers(world, "c", "n") == ["p"]
+    world.start("n")
+    world.run(s=15)  # until c has gone back to n, and is fed by p no more
+    assert world.sent_over(TableStop, "p", "c") == [TableStop("p")]
+    assert askers(world, "c", "n") == ["n"]
+    since = world.now
+    world.subscriber("c", "y", "kind = 2")
+    world.run(s=1)
+    assert world.sent_over(TableDelta, "c", "p", since) == []
+    assert world.sent_over(TableDelta, "c", "n", since)
+
+
+def test_a_stop_for_a_table_that_is_not_here_changes_nothing() -> None:
+    world = Desk("p-n")
+    world["n"].received("stranger", TableStop("nowhere"))
+    assert askers(world, "n", "p") == ["p"]
+
+
+def test_a_broker_that_takes_over_a_feed_is_asked_for_its_table() -> None:
+    world = Desk("p-n-c", cells={"n": ["n1", "n2"]}, delta=1)
+    world.publisher("p")
+    world.subscriber("c", "x", "kind = 1")
+    world.run(s=1)
+    feeder = world["c"].router.feeder(P)
+    (other,) = {"n1", "n2"} - {feeder}
+    fed = world[str(feeder)].router.feeder(P)
+    assert fed == "p"
+    assert world.sent_over(TableWant, "p", str(feeder)), "it is fed by p"
+    world.crash(str(feeder))
+    world.run(s=2)
+    assert world["c"].router.feeder(P) == other
+    assert world["p"].tables.holdings.edges["n"].sources() == (other,)

@@ -1,0 +1,187 @@
+"""The size of a log: counted, known after a crash, never too low (R58)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.ids import ShbId
+from gapless.core.parameters import Parameters
+from gapless.core.ticks import Tick
+from gapless.messages.pubend_requests import HoldId
+from gapless.messages.records import PublisherRecord
+from gapless.messages.streams import Piece
+from gapless.pubend.log_size import PARTS, LogSize, row_bytes
+from gapless.pubend.pubend import PublishRefusedError
+from tests.pubend.small_disk import Bench
+
+SMALL = Parameters(retention_s=0, log_bytes_max=20_000)
+
+
+def counted(bench: Bench) -> int:
+    """Return the bytes of the rows that are there, one by one."""
+    return sum(
+        row_bytes(Piece(row.first, row.last, row.regime, 0, row.publications)) for row in bench.rows
+    )
+
+
+def fill(bench: Bench, session: PublisherRecord, first: int = 1) -> tuple[int, list[Tick]]:
+    """Publish until the log is full; return the next sequence and the ticks."""
+    ticks: list[Tick] = []
+    for sequence in range(first, first + 1_000):
+        try:
+            answer = bench.publish(session, sequence, sequence)
+        except PublishRefusedError:
+            return sequence, ticks
+        bench.sync()
+        ticks.append(answer[0][0])
+        bench.run(ms=1)
+    raise AssertionError("the log never was full")
+
+
+def with_member(parameters: Parameters = SMALL) -> Bench:
+    bench = Bench(parameters)
+    bench.claim("s", 1)
+    bench.report("s")
+    bench.run(ms=100)
+    return bench
+
+
+def test_marks_are_few_and_the_count_is_exact_until_something_is_released() -> None:
+    size = LogSize(64_000)
+    for tick in range(1, 10_001):
+        size.add(tick, 1 + tick % 7)
+        size.release(tick - 15_000)
+    assert size.bytes == size.total == sum(1 + tick % 7 for tick in range(1, 10_001))
+    assert len(size.marks) <= 2 * PARTS + 2
+
+
+def test_what_is_released_is_counted_a_part_at_a_time_and_all_of_it_in_the_end() -> None:
+    size = LogSize(6_400)
+    for tick in range(1, 101):
+        size.add(tick, 10)
+    for up_to in range(1, 101):
+        size.release(up_to)
+        held = 10 * (100 - up_to)
+        assert held <= size.bytes <= held + 6_400 // PARTS
+    assert size.bytes == 0
+
+
+def test_a_count_after_a_crash_is_never_below_what_the_log_holds() -> None:
+    size = LogSize(6_400)
+    for tick in range(1, 51):
+        size.add(tick, 10)
+    marks = size.marks
+    for tick in range(51, 101):
+        size.add(tick, 10)
+    again = LogSize(6_400, marks, (100, size.total), released=20)
+    assert 800 <= again.bytes <= 800 + 6_400 // PARTS
+    again.release(70)  # the marks from 51 on are lost: too high until all of it is released
+    assert 300 <= again.bytes <= 500
+    again.release(100)
+    assert again.bytes == 0
+
+
+def test_records_from_before_sizes_were_counted_are_taken_as_empty() -> None:
+    assert LogSize(100, (), (99, 0), released=5).bytes == 0
+
+
+def test_a_full_log_refuses_and_says_which_limit_and_what_to_do() -> None:
+    # R58, the default policy
+    bench = with_member()
+    session = bench.open()
+    sequence, _ = fill(bench, session)
+    with pytest.raises(
+        PublishRefusedError, match=r"log of stocks .*log_bytes_max = 20,000.*kept for s@s; publish"
+    ):
+        bench.publish(session, sequence, 1)
+    assert counted(bench) >= 20_000
+    assert bench.context.marks["log full"] >= 2
+
+
+def test_a_full_log_still_answers_what_it_already_has() -> None:
+    bench = with_member()
+    session = bench.open()
+    sequence, ticks = fill(bench, session)
+    again = bench.publish(session, sequence - 1, 1)
+    bench.sync()
+    assert again == [(ticks[-1],)]
+
+
+def test_a_full_log_takes_publications_again_when_it_was_acknowledged() -> None:
+    bench = with_member()
+    session = bench.open()
+    sequence, ticks = fill(bench, session)
+    bench.report("s", ticks[len(ticks) // 2])
+    bench.run(ms=1_000)
+    answers = bench.publish(session, sequence, 1)
+    bench.sync()
+    assert answers
+
+
+def test_a_full_log_is_known_to_be_full_after_a_restart() -> None:
+    bench = with_member()
+    sequence, _ = fill(bench, bench.open())
+    bench.start()
+    session = bench.open()
+    with pytest.raises(PublishRefusedError, match="log_bytes_max"):
+        bench.publish(session, sequence, 1)
+    assert bench.pubend._size.bytes == counted(bench)
+
+
+def test_the_size_is_exact_after_a_crash_between_two_writes_of_the_pubend_record() -> None:
+    bench = with_member()
+    session = bench.open()
+    for sequence in range(1, 40):
+        bench.publish(session, sequence, sequence)
+        bench.sync()
+    bench.start()
+    assert bench.pubend._size.bytes == counted(bench)
+
+
+def test_the_size_survives_that_all_publishers_are_forgotten() -> None:
+    bench = with_member(Parameters(retention_s=0, log_bytes_max=20_000, publisher_ttl_s=5))
+    fill(bench, bench.open())
+    bench.run(ms=7_000)
+    assert not [each for each in bench.records.values() if isinstance(each, PublisherRecord)]
+    bench.start()
+    assert bench.pubend._size.bytes == counted(bench) >= 20_000
+
+
+def test_those_who_lag_are_told_of_the_pressure_and_up_to_where() -> None:
+    # R58: an SHB below the tick lets its lagging subscriptions go
+    bench = with_member()
+    fill(bench, bench.open())
+    bench.run(ms=1_000)
+    told = [each for each in bench.expected if each[2]]
+    assert len(told) == 1
+    tick = told[0][1]
+    bench.report("s", tick)  # it lets go up to there
+    bench.run(ms=1_000)
+    assert 0 < counted(bench) <= 20_000 * 7 // 8
+    bench.run(ms=10_000)
+    assert len([each for each in bench.expected if each[2]]) == 1
+
+
+def test_a_hold_that_keeps_a_full_log_is_reason_for_pressure_too() -> None:
+    bench = Bench(SMALL)
+    hold = HoldId(ShbId("t", "t"), "x")
+    bench.pubend.membership.hold(hold, 0, bench.now)
+    session = bench.open()
+    sequence, _ = fill(bench, session)
+    bench.run(ms=1_000)
+    assert [each[2] for each in bench.expected] == [True]
+    with pytest.raises(PublishRefusedError, match="kept for t@t"):
+        bench.publish(session, sequence, 1)
+
+
+def test_what_only_retention_keeps_goes_before_a_publication_is_refused_for_long() -> None:
+    bench = Bench(Parameters(retention_s=3_600, log_bytes_max=20_000))
+    session = bench.open()
+    sequence, _ = fill(bench, session)
+    with pytest.raises(PublishRefusedError, match="it is being released"):
+        bench.publish(session, sequence, 1)
+    bench.run(ms=1_000)
+    answers = bench.publish(session, sequence, 1)
+    bench.sync()
+    assert answers
+    assert counted(bench) >= 20_000 * 3 // 4  # no more than necessary

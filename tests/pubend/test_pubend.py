@@ -1,0 +1,323 @@
+"""The pubend: logged before told, silent for ever where it said so, one regime a tick."""
+
+from __future__ import annotations
+
+import itertools
+
+from gapless.core.ids import ShbId, VirtualTime
+from gapless.core.parameters import Parameters, us
+from gapless.messages.records import MemberRecord, RegimeRecord, Store
+from tests.pubend.small_disk import STOCKS, Bench
+
+HOST = ShbId("s", "s")
+
+
+def test_an_answer_and_the_event_wait_for_the_disk() -> None:
+    # P1, I2: nobody has seen an event that a crash could take back
+    bench = Bench()
+    session = bench.open()
+    answers = bench.publish(session, 1, 7)
+    assert answers == []
+    assert bench.told == []
+    bench.sync()
+    ((tick,),) = answers
+    assert [publication.tick for piece in bench.told for publication in piece.publications] == [
+        tick
+    ]
+    assert bench.rows[0].last == tick
+
+
+def test_pieces_follow_each_other_without_hole_or_overlap() -> None:
+    bench = Bench()
+    session = bench.open()
+    for sequence in range(1, 30):
+        bench.publish(session, sequence, sequence)
+        bench.run(ms=sequence * 7 % 40, sync=sequence % 3 == 0)
+    bench.sync()
+    for before, after in itertools.pairwise(bench.told):
+        assert after.low == before.high + 1
+    ticks = [publication.tick for piece in bench.told for publication in piece.publications]
+    assert ticks == sorted(set(ticks))
+    assert len(ticks) == 29
+
+
+def test_silence_does_not_overtake_a_batch_that_waits_for_its_sync() -> None:
+    # section 16 of the rules: without this, events are lost in two runs of three
+    bench = Bench()
+    session = bench.open()
+    bench.run(ms=300)
+    bench.publish(session, 1, 1)
+    told = len(bench.told)
+    bench.run(ms=2_000, sync=False)
+    assert len(bench.told) == told
+    bench.sync()
+    assert bench.told[told].publications[0].attributes == {"a": 1}
+
+
+def test_an_idle_pubend_tells_silence_ever_more_rarely_but_goes_on() -> None:
+    bench = Bench()
+    bench.run(ms=10_000)
+    assert 10 <= len(bench.told) <= 25
+    assert bench.pubend.top >= bench.clock - us(ms=1_100)
+
+
+def test_silence_told_before_a_crash_stays_silent_whatever_the_clock_says() -> None:
+    # R29, A8
+    bench = Bench()
+    bench.run(ms=3_000)
+    silent = bench.pubend.top
+    bench.clock -= us(s=3_600)
+    bench.start()
+    session = bench.open()
+    answers = bench.publish(session, 1, 1)
+    bench.sync()
+    assert answers[0][0] > silent
+
+
+def test_a_clock_set_back_does_not_stop_silence() -> None:
+    # R30, A27
+    bench = Bench()
+    bench.run(ms=1_000)
+    bench.clock -= us(s=3_600)
+    before = bench.pubend.top
+    bench.run(ms=3_000)
+    assert bench.pubend.top > before
+
+
+def test_a_regime_opens_with_a_tick_of_its_own_even_when_idle() -> None:
+    # R31, R53: a report and a claim make a member
+    bench = Bench()
+    bench.run(ms=500)
+    bench.report("s")
+    bench.run(ms=300)
+    assert bench.opened == []
+    bench.claim("s", 4)
+    bench.run(ms=300)
+    regime = bench.opened[-1]
+    assert dict(regime.entries)[HOST].time == VirtualTime(1, 4)
+    opening = next(piece for piece in bench.told if piece.low == regime.start)
+    assert opening.high == regime.start
+    assert opening.regime == regime.number
+
+
+def test_member_row_and_regime_are_one_write_and_protect_the_log_from_the_first_tick() -> None:
+    # R53, A10, example 14.7
+    bench = Bench()
+    bench.claim("s", 1)
+    bench.report("s")
+    bench.collect()
+    (write,) = bench.writes
+    records = [change.record for change in write.changes if isinstance(change, Store)]
+    (member,) = [each for each in records if isinstance(each, MemberRecord)]
+    (regime,) = [each for each in records if isinstance(each, RegimeRecord)]
+    assert member.floor == regime.start - 1
+
+
+def test_no_host_is_a_member_because_tables_name_it() -> None:
+    # A11: it never asked for the pubend, so it would never acknowledge
+    bench = Bench()
+    bench.claim("s", 1)
+    bench.run(ms=1_000)
+    assert bench.pubend.membership.rows() == []
+
+
+def test_regimes_are_not_opened_too_often() -> None:
+    bench = Bench()
+    bench.report("s")
+    for counter in range(1, 101):
+        bench.claim("s", counter)
+        bench.run(ms=1)
+    bench.run(ms=100)
+    assert 3 <= len(bench.opened) <= 8
+    assert dict(bench.opened[-1].entries)[HOST].time == VirtualTime(1, 100)
+
+
+def test_the_regime_of_a_tick_is_the_same_after_a_restart() -> None:
+    # I6: a start point is a function of the log
+    bench = Bench()
+    session = bench.open()
+    bench.report("s")
+    for counter in range(1, 5):
+        bench.claim("s", counter)
+        bench.run(ms=50)
+        bench.publish(session, counter, counter)
+        bench.run(ms=50)
+    told = {
+        publication.tick: piece.regime for piece in bench.told for publication in piece.publications
+    }
+    bench.start()
+    for tick, regime in told.items():
+        assert bench.pubend.regime_of(tick) == regime
+    assert bench.pubend.regime == bench.opened[-1].number
+
+
+def test_the_log_is_released_up_to_the_least_floor_and_never_further() -> None:
+    # R56, I10
+    bench = Bench()
+    session = bench.open()
+    for broker in ("s", "t"):
+        bench.claim(broker, 1)
+        bench.report(broker)
+    bench.run(ms=100)
+    ticks = []
+    for sequence in range(1, 4):
+        answer = bench.publish(session, sequence, sequence)
+        bench.sync()
+        ticks.append(answer[0][0])
+        bench.run(ms=20)
+    bench.report("s", ticks[2])
+    bench.report("t", ticks[0])
+    bench.run(ms=2_000)
+    assert bench.releases[-1] == ticks[0]
+    assert [row.last for row in bench.rows] == ticks[1:]
+    bench.report("t", ticks[1])
+    bench.run(ms=2_000)
+    assert [row.last for row in bench.rows] == ticks[2:]
+
+
+def test_retention_keeps_more_of_the_log_than_members_need() -> None:
+    bench = Bench(Parameters(retention_s=60))
+    session = bench.open()
+    bench.publish(session, 1, 1)
+    bench.run(ms=30_000)
+    assert len(bench.rows) == 1
+    bench.run(ms=40_000)
+    assert bench.rows == []
+
+
+def test_a_silent_member_is_parked_and_keeps_its_floor() -> None:
+    # R54, A17
+    bench = Bench(Parameters(retention_s=0, park_after_s=10))
+    bench.claim("s", 1)
+    bench.report("s")
+    bench.run(ms=100)
+    floor = bench.pubend.membership.floor()
+    bench.run(ms=12_000)
+    assert bench.opened[-1].entries == ()
+    assert bench.pubend.membership.floor() == floor
+    bench.report("s", 0)
+    bench.run(ms=200)
+    assert HOST in dict(bench.opened[-1].entries)
+
+
+def test_ticks_stay_near_what_the_neighbours_clocks_say() -> None:
+    # R27, A20 (a): a clock a year ahead must not hold everybody's total order for a year
+    bench = Bench()
+    session = bench.open()
+    bench.pubend._clock_view = lambda: bench.clock
+    bench.context.clock = bench.clock + us(s=86_400 * 365)
+    answers = bench.publish(session, 1, 1)
+    bench.sync()
+    assert answers[0][0] <= bench.clock + us(ms=Parameters().tick_lead_ms)
+
+
+def test_a_pubend_is_named_in_what_it_writes() -> None:
+    bench = Bench()
+    bench.publish(bench.open(), 1, 1)
+    bench.sync()
+    assert {row.pubend for row in bench.rows} == {STOCKS}
+
+
+# --- acknowledgement is expected (GD 3.2; R57) --------------------------------------------------
+
+
+def lagging_bench() -> Bench:
+    """Return a pubend whose member s has acknowledged nothing of what was published."""
+    bench = Bench(Parameters(retention_s=0, aet_ms=2_000))
+    bench.claim("s", 1)
+    bench.report("s")
+    bench.run(ms=100)
+    bench.publish(bench.open(), 1, 1)
+    bench.sync()
+    return bench
+
+
+def test_a_tick_that_is_not_acknowledged_for_long_is_asked_after() -> None:
+    bench = lagging_bench()
+    tick = bench.rows[0].last
+    bench.run(ms=1_500)
+    assert bench.expected == []
+    bench.run(ms=1_500)
+    ((_, asked, pressure),) = bench.expected
+    assert asked >= tick
+    assert asked <= bench.clock - us(ms=2_000)
+    assert not pressure
+
+
+def test_a_member_that_acknowledges_in_time_is_never_asked() -> None:
+    bench = lagging_bench()
+    for _ in range(20):
+        bench.report("s", bench.pubend.top)
+        bench.run(ms=500)
+    assert bench.expected == []
+
+
+def test_a_member_that_lags_is_asked_again_but_not_too_often() -> None:
+    bench = lagging_bench()
+    bench.run(ms=15_000)
+    times = [at for at, _, _ in bench.expected]
+    assert len(times) >= 5
+    for before, after in itertools.pairwise(times):
+        assert after - before >= us(ms=1_000)
+
+
+def test_a_pubend_that_was_down_asks_after_what_it_had_logged_and_perhaps_not_told() -> None:
+    # GD 3.2: after a crash of the pubend AckExpected makes subends ask for what they missed
+    bench = lagging_bench()
+    tick = bench.rows[0].last
+    bench.start()
+    bench.run(ms=1_900)
+    assert bench.expected == []  # members are given time to return
+    bench.run(ms=1_100)
+    assert bench.expected
+    assert bench.expected[0][1] >= tick
+
+
+def test_a_stream_that_begins_with_a_leap_is_not_overdue_at_once() -> None:
+    # its first regime opens at tick 1, its first silence reaches up to the present
+    bench = Bench(Parameters(retention_s=0, aet_ms=2_000), start=us(s=86_400))
+    bench.claim("s", 1)
+    bench.report("s")
+    bench.run(ms=1_000)
+    assert bench.pubend.top > us(s=86_000)
+    bench.report("s", bench.pubend.top)
+    bench.run(ms=2_000)
+    assert bench.expected == []
+
+
+# --- silence that somebody waits for (R51) ------------------------------------------------------
+
+
+def test_a_pubend_advances_to_a_tick_that_somebody_waits_for_ceiling_first() -> None:
+    bench = Bench()
+    bench.run(ms=500)
+    wanted = bench.clock + us(ms=1_500)
+    bench.pubend.advance(wanted)
+    assert bench.pubend.top < wanted  # not before the ceiling is on disk (R29)
+    bench.sync()
+    assert bench.pubend.top == wanted
+
+
+def test_a_pubend_advances_as_far_as_somebody_waits_whatever_its_clock_says() -> None:
+    # R51: the event that waits exists, so a clock that was set back must not hold it
+    bench = Bench()
+    bench.run(ms=500)
+    wanted = bench.clock + us(s=3_600)
+    bench.pubend.advance(wanted)
+    bench.sync()
+    assert bench.pubend.top == wanted
+
+
+def test_silence_is_quick_as_soon_as_somebody_waits_and_lazy_when_nobody_does() -> None:
+    # R30
+    bench = Bench()
+    bench.run(ms=5_000)
+    told = len(bench.told)
+    bench.pubend.set_eager(True)
+    bench.run(ms=100)
+    assert len(bench.told) >= told + 15
+    bench.pubend.set_eager(False)
+    bench.run(ms=5_000)
+    told = len(bench.told)
+    bench.run(ms=5_000)
+    assert len(bench.told) <= told + 10

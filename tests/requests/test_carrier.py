@@ -1,0 +1,589 @@
+"""Requests: hop by hop there, back by the recorded way, repeated until answered (2.4 of the rules)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gapless.core.ids import BrokerId, Join, PubendId, ShbId
+from gapless.core.machine import Context, Identity
+from gapless.core.parameters import Parameters, us
+from gapless.core.ticks import Tick
+from gapless.messages.pubend_requests import Done, HoldId, Leave, Read, ReadReply, ReleaseHold
+from gapless.messages.streams import Piece, Publication
+from gapless.requests.carrier import Errand, Requests, way_back
+
+STOCKS = PubendId("stocks")
+HOST = ShbId("a", "a")
+HOLD = HoldId(HOST, "mine")
+PARAMETERS = Parameters(reads_per_shb_max=3)
+
+
+class Pubend:
+    """A pubend that a test answers for, unless it answers at once."""
+
+    def __init__(self, *, at_once: bool = True) -> None:
+        self.at_once = at_once
+        self.asked: list[Any] = []
+        self.waiting: list[Callable[[], None]] = []
+        self.damaged: set[Tick] = set()
+        """Where nothing can be read."""
+        self.replies: list[dict[str, Any]] = []
+        """What the next answers say, in place of the truth."""
+
+    def read(self, request: Read, then: Callable[[ReadReply], None]) -> None:
+        fault = "a row is damaged" if request.low in self.damaged else ""
+        done = request.low - 1 if fault else request.high
+        reply = ReadReply(STOCKS, request.request, way_back(request), (), done, 99, 0, 0, fault)
+        if self.replies:
+            reply = replace(reply, **self.replies.pop(0))
+        self._do(request, lambda: then(reply))
+
+    def release_hold(self, hold: HoldId, then: Callable[[], None]) -> None:
+        self._do(hold, then)
+
+    def leave(self, shb: ShbId, join: Join, then: Callable[[], None]) -> None:
+        self._do((shb, join), then)
+
+    def _do(self, asked: Any, then: Callable[[], None]) -> None:
+        self.asked.append(asked)
+        if self.at_once:
+            then()
+        else:
+            self.waiting.append(then)
+
+
+class Net:
+    """Brokers by letters; each has a next hop for the only pubend; messages take a millisecond."""
+
+    def __init__(self, names: str = "abp", parameters: Parameters = PARAMETERS) -> None:
+        self.now = us(s=5)
+        self.pubend = Pubend()
+        self.hosts = {names[-1]}
+        self.hops: dict[BrokerId, list[BrokerId]] = {
+            name: [beyond] for name, beyond in itertools.pairwise(names)
+        }
+        self.lost: set[tuple[BrokerId, BrokerId]] = set()
+        self.sent: list[tuple[BrokerId, BrokerId, Any]] = []
+        self.sent_at: list[int] = []
+        self.flying: list[tuple[int, BrokerId, BrokerId, Any]] = []
+        self.contexts: dict[BrokerId, Context] = {}
+        self.requests: dict[BrokerId, Requests] = {}
+        for name in names:
+            self.start(name, parameters)
+
+    def start(self, name: BrokerId, parameters: Parameters = PARAMETERS, life: int = 1) -> None:
+        """Let a broker begin a life."""
+        context = Context(Identity(name, name, life), parameters)
+        context.now = self.now
+        self.contexts[name] = context
+        self.requests[name] = Requests(
+            context,
+            lambda _: self.pubend if name in self.hosts else None,
+            lambda _, request: self._hop(name, request),
+        )
+
+    def _hop(self, name: BrokerId, request: int) -> BrokerId | None:
+        hops = self.hops.get(name, [])
+        return hops[request % len(hops)] if hops else None
+
+    def read(
+        self,
+        low: Tick = 1,
+        high: Tick = 9,
+        *,
+        hold: HoldId | None = None,
+        hold_tick: Tick | None = None,
+        asker: BrokerId = "a",
+    ) -> tuple[Errand, list[ReadReply]]:
+        answers: list[ReadReply] = []
+        errand = self.requests[asker].read(
+            STOCKS, "a > 1", low, high, hold=hold, then=answers.append, hold_tick=hold_tick
+        )
+        return errand, answers
+
+    def run(self, ms: int = 20) -> None:
+        """Let time pass."""
+        for _ in range(ms):
+            self.collect()
+            self.now += us(ms=1)
+            for context in self.contexts.values():
+                context.now = self.now
+            due = [each for each in self.flying if each[0] <= self.now]
+            self.flying = [each for each in self.flying if each[0] > self.now]
+            for _, source, target, message in due:
+                assert self.requests[target].received(source, message)
+            for context in self.contexts.values():
+                context.run_timers()
+        self.collect()
+
+    def collect(self) -> None:
+        for name, context in self.contexts.items():
+            for peer, messages in context.take_posted():
+                for message in messages:
+                    self.sent.append((name, peer, message))
+                    self.sent_at.append(self.now)
+                    if (name, peer) not in self.lost:
+                        self.flying.append((self.now + us(ms=1), name, peer, message))
+
+    def of(self, kind: type[Any]) -> list[tuple[BrokerId, BrokerId, Any]]:
+        """Return the messages of a kind that were sent."""
+        return [each for each in self.sent if isinstance(each[2], kind)]
+
+    def marks(self, name: BrokerId) -> dict[str, int]:
+        return self.contexts[name].marks
+
+
+# --- there and back -----------------------------------------------------------------------------
+
+
+def test_a_read_goes_over_three_brokers_and_its_reply_takes_the_same_way_back() -> None:
+    net = Net("abcp")
+    _, answers = net.read(3, 7)
+    net.run()
+    there = [(source, target, read.route) for source, target, read in net.of(Read)]
+    assert there == [("a", "b", ()), ("b", "c", ("b",)), ("c", "p", ("b", "c"))]
+    back = [(source, target, reply.route) for source, target, reply in net.of(ReadReply)]
+    assert back == [("p", "c", ("a", "b", "c")), ("c", "b", ("a", "b")), ("b", "a", ("a",))]
+    assert [reply.done for reply in answers] == [7]
+    assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
+
+
+def test_the_reply_takes_the_recorded_way_though_the_next_hops_have_changed() -> None:
+    net = Net("abcp")
+    net.pubend.at_once = False
+    _, answers = net.read()
+    net.run()
+    net.hops = {}
+    net.pubend.waiting.pop()()
+    net.run()
+    assert len(answers) == 1
+
+
+def test_a_hold_and_a_stay_are_ended_and_answered_by_done() -> None:
+    # R49, R55
+    net = Net()
+    done: list[str] = []
+    net.requests["a"].release_hold(STOCKS, HOLD, lambda: done.append("hold"))
+    net.requests["a"].leave(STOCKS, HOST, Join(2, 5), lambda: done.append("leave"))
+    net.run()
+    assert done == ["hold", "leave"]
+    assert net.pubend.asked == [HOLD, (HOST, Join(2, 5))]
+    assert len(net.of(ReleaseHold)) == len(net.of(Leave)) == 2
+    assert len(net.of(Done)) == 4
+
+
+def test_a_read_names_its_hold_and_the_tick_above_which_the_log_is_held() -> None:
+    # R49: just below what is read, unless the client has acknowledged less
+    net = Net()
+    net.read(50, hold=HOLD)
+    net.read(50, hold=HOLD, hold_tick=20)
+    net.run()
+    assert [(read.hold, read.hold_tick) for read in net.pubend.asked] == [(HOLD, 49), (HOLD, 20)]
+    assert net.pubend.asked[0].bytes_max == PARAMETERS.read_chunk_bytes
+
+
+def test_what_is_hosted_here_is_answered_here_without_a_message() -> None:
+    net = Net()
+    done: list[bool] = []
+    _, answers = net.read(asker="p")
+    net.requests["p"].leave(STOCKS, HOST, Join(1, 1), lambda: done.append(True))
+    assert answers == []
+    assert done == []  # never before the asker knows its errand
+    net.run(1)
+    assert len(answers) == 1
+    assert done == [True]
+    assert net.sent == []
+
+
+def test_other_messages_are_left_to_other_rooms() -> None:
+    net = Net()
+    assert not net.requests["a"].received("b", "anything else")
+
+
+# --- again and again ----------------------------------------------------------------------------
+
+
+def test_a_request_is_repeated_under_a_new_id_after_growing_pauses_until_answered() -> None:
+    net = Net()
+    net.lost.add(("b", "p"))
+    _, answers = net.read()
+    net.run(20_000)
+    times = [at for at, (source, _, _) in zip(net.sent_at, net.sent, strict=True) if source == "a"]
+    pauses_ms = [(later - earlier) // 1_000 for earlier, later in itertools.pairwise(times)]
+    assert pauses_ms == [1_000, 2_000, 4_000, 5_000, 5_000]
+    ids = [read.request for source, _, read in net.of(Read) if source == "a"]
+    assert ids == sorted(set(ids))
+    net.lost.clear()
+    net.run(6_000)
+    assert len(answers) == 1
+    sent = len(net.sent)
+    net.run(20_000)
+    assert len(net.sent) == sent
+
+
+def test_answers_to_several_attempts_count_once() -> None:
+    net = Net()
+    net.pubend.at_once = False
+    _, answers = net.read()
+    net.run(1_500)
+    assert len(net.pubend.waiting) == 2
+    for answer in net.pubend.waiting:
+        answer()
+    net.run()
+    assert len(answers) == 1
+    assert net.marks("a")["answer to nobody"] == 1
+
+
+def test_an_answer_to_an_earlier_attempt_counts() -> None:
+    net = Net()
+    net.pubend.at_once = False
+    _, answers = net.read()
+    net.run(1_500)
+    net.pubend.waiting[0]()
+    net.run()
+    assert [reply.request for reply in answers] == [net.pubend.asked[0].request]
+
+
+def test_an_answer_to_an_attempt_long_ago_is_dropped() -> None:
+    net = Net()
+    net.pubend.at_once = False
+    _, answers = net.read()
+    net.run(60_000)
+    assert net.requests["a"].statistics()["ids"] == 8
+    net.pubend.waiting[0]()
+    net.run()
+    assert answers == []
+    assert net.marks("a")["answer to nobody"] == 1
+
+
+def test_an_answer_to_an_earlier_life_is_not_taken_for_one_to_this() -> None:
+    net = Net()
+    net.pubend.at_once = False
+    net.read(1, 9)
+    net.run()
+    net.start("a", life=2)
+    _, answers = net.read(100, 200)
+    net.pubend.waiting[0]()
+    net.run()
+    assert answers == []
+    net.pubend.waiting[1]()
+    net.run()
+    assert [reply.done for reply in answers] == [200]
+
+
+def test_an_answer_to_another_question_is_dropped() -> None:
+    net = Net()
+    net.pubend.at_once = False
+    _, answers = net.read()
+    net.run()
+    request = net.pubend.asked[0].request
+    net.requests["a"].received("b", Done(STOCKS, request, ("a",)))
+    net.requests["a"].received("b", ReadReply(PubendId("x"), request, ("a",), (), 9, 9, 0, 0))
+    assert answers == []
+    assert net.marks("a")["answer to another question"] == 2
+
+
+def told(*pieces: tuple[Tick, ...], done: Tick = 9, released: Tick = 0) -> dict[str, Any]:
+    """Return what an answer says: pieces, each with two ends and the ticks of its events."""
+    made = tuple(
+        Piece(low, high, 1, 0, tuple(Publication(tick, "ann", tick, {}, b"") for tick in ticks))
+        for low, high, *ticks in pieces
+    )
+    return {"pieces": made, "done": done, "released": released}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(told((1, 9, 5, 5)), id="an event twice"),
+        pytest.param(told((1, 9, 6, 5)), id="events out of order"),
+        pytest.param(told((1, 5), (9, 6)), id="a piece that is none"),
+        pytest.param(told((1, 5), (1, 5)), id="a piece twice"),
+        pytest.param(told((1, 5), (5, 9)), id="pieces that overlap"),
+        pytest.param(told((6, 9), (1, 5)), id="pieces out of order"),
+        pytest.param(told((1, 5), (7, 9)), id="a hole"),
+        pytest.param(told((1, 9, 7), done=6), id="an end below its pieces"),
+        pytest.param(told((0, 9)), id="a beginning below the question"),
+        pytest.param(told((2, 9)), id="a beginning above the question"),
+        pytest.param(told((5, 9), released=3), id="a beginning above what is released"),
+        pytest.param(told((1, 10), done=10), id="an end above the question"),
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_refused_and_asked_for_again(
+    reply: dict[str, Any],
+) -> None:
+    net = Net()
+    net.pubend.replies = [reply]
+    _, answers = net.read(1, 9)
+    net.run()
+    assert answers == []
+    assert net.marks("a")["answer that makes no sense"] == 1
+    assert net.requests["a"].statistics()["active"] == 1
+    net.run(1_500)
+    first, second = net.pubend.asked
+    assert first.request < second.request
+    assert [answer.done for answer in answers] == [9]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        told((1, 9, 1, 5, 9)),
+        told((1, 3, 2), (4, 6), (7, 9, 7)),
+        told((1, 5, 5), done=5),
+        told((4, 9, 4), released=3),
+        told(done=3, released=3),
+        told(done=20, released=20),
+    ],
+)
+def test_an_answer_begins_where_it_was_asked_for_or_where_the_log_does(
+    reply: dict[str, Any],
+) -> None:
+    net = Net()
+    net.pubend.replies = [reply]
+    _, answers = net.read(1, 9)
+    net.run()
+    (answer,) = answers
+    assert (answer.pieces, answer.done) == (reply["pieces"], reply["done"])
+
+
+def test_hops_between_pass_an_answer_on_as_it_is() -> None:
+    net = Net()
+    net.pubend.replies = [told((1, 9, 5, 5))]
+    net.read(1, 9)
+    net.run()
+    assert "answer that makes no sense" not in net.marks("b")
+    assert len(net.of(ReadReply)) == 2
+
+
+def test_what_a_broker_has_read_itself_is_not_examined() -> None:
+    net = Net()
+    net.pubend.replies = [told((1, 9, 5, 5))]
+    _, answers = net.read(1, 9, asker="p")
+    net.run()
+    assert len(answers) == 1
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_errands_that_take_turns_each_try_every_hop(count: int) -> None:
+    # section 17: the id picks the hop; two errands must not each meet the same dead one for ever
+    net = Net("abcdep")
+    net.hops["a"] = list("bcde"[:count])
+    net.lost = {("a", each) for each in "bcde"}
+    net.read(1, 1)
+    net.read(2, 2)
+    net.run(20_000)
+    for low in (1, 2):
+        tried = [target for source, target, read in net.of(Read) if read.low == low]
+        assert set(tried[:count]) == set(net.hops["a"])
+
+
+# --- ways that lead nowhere ---------------------------------------------------------------------
+
+
+def test_without_a_way_it_waits_and_a_new_session_sends_it_at_once() -> None:
+    net = Net()
+    hops, net.hops["a"] = net.hops["a"], []
+    _, answers = net.read()
+    net.run(10_000)
+    assert net.sent == []
+    assert net.requests["a"].statistics()["ids"] == 0
+    net.hops["a"] = hops
+    net.requests["a"].session_opened()
+    net.run()
+    assert len(answers) == 1
+
+
+def test_a_new_session_shortens_the_pause_of_what_was_sent() -> None:
+    net = Net()
+    net.lost.add(("a", "b"))
+    _, answers = net.read()
+    net.run(7_100)  # the next attempt would be at 12 seconds
+    net.lost.clear()
+    sent = len(net.sent)
+    net.requests["a"].session_opened()
+    net.run(900)
+    assert len(net.sent) == sent
+    net.run(150)
+    assert len(answers) == 1
+
+
+def test_a_hop_without_a_way_drops_the_request_and_the_asker_repeats_it() -> None:
+    net = Net()
+    hops, net.hops["b"] = net.hops["b"], []
+    _, answers = net.read()
+    net.run()
+    assert net.marks("b")["request without a way"] == 1
+    net.hops["b"] = hops
+    net.run(1_100)
+    assert len(answers) == 1
+
+
+def test_a_request_that_would_go_round_is_dropped() -> None:
+    net = Net("abcp")
+    net.hops["c"] = ["b"]
+    net.read()
+    net.run()
+    assert net.marks("c")["request in a circle"] == 1
+    assert len(net.of(Read)) == 2  # not even sent to who has had it
+    for asker, route in (("c", ("x",)), ("x", ("c", "y"))):
+        read = Read(STOCKS, 1, asker, route, "a > 1", 1, 2, None, 100)
+        net.requests["c"].received(route[-1], read)
+    assert net.marks("c")["request in a circle"] == 3
+
+
+def test_a_request_that_has_come_too_far_is_dropped() -> None:
+    net = Net()
+    route = tuple(f"hop{number}" for number in range(127))
+    far = Read(STOCKS, 1, "x", route, "a > 1", 1, 2, None, 100)
+    net.requests["b"].received("y", far)
+    net.collect()
+    assert len(net.of(Read)) == 1
+    net.requests["p"].received("b", net.of(Read)[0][2])
+    assert net.marks("p") == {"request in a circle": 1}
+    assert net.pubend.asked == []
+
+
+def test_a_reply_that_is_for_somebody_else_is_dropped() -> None:
+    net = Net()
+    for route in ((), ("a", "c")):
+        net.requests["b"].received("p", Done(STOCKS, 1, route))
+    net.collect()
+    assert net.marks("b") == {"reply astray": 2}
+    assert net.sent == []
+
+
+# --- how many, and how they end -----------------------------------------------------------------
+
+
+def test_reads_above_the_limit_wait_for_their_turn_in_order() -> None:
+    net = Net()
+    net.pubend.at_once = False
+    found = [net.read(low, low)[1] for low in range(1, 7)]
+    done: list[bool] = []
+    net.requests["a"].leave(STOCKS, HOST, Join(1, 1), lambda: done.append(True))
+    net.run()
+    assert [read.low for read in net.pubend.asked[:3]] == [1, 2, 3]
+    assert net.pubend.asked[3:] == [(HOST, Join(1, 1))]  # only reads are limited
+    net.pubend.waiting[1]()
+    net.run()
+    assert net.pubend.asked[4].low == 4
+    assert found[1]
+    net.pubend.waiting[0]()
+    net.pubend.waiting[2]()
+    net.run()
+    assert [read.low for read in net.pubend.asked[5:]] == [5, 6]
+
+
+def test_a_read_asked_for_in_an_answer_goes_behind_those_that_wait() -> None:
+    net = Net(parameters=Parameters(reads_per_shb_max=1))
+    order: list[Tick] = []
+
+    def more(reply: ReadReply) -> None:
+        order.append(reply.done)
+        if reply.done < 100:
+            net.requests["a"].read(STOCKS, "a > 1", 100, 100, hold=None, then=more)
+
+    for high in (1, 2):
+        net.requests["a"].read(STOCKS, "a > 1", 1, high, hold=None, then=more)
+    net.run(50)
+    assert order == [1, 2, 100, 100]
+
+
+def test_a_read_that_cannot_go_on_keeps_no_other_back_and_is_tried_again() -> None:
+    # P8: what is damaged may stay so for ever
+    net = Net(parameters=Parameters(reads_per_shb_max=1))
+    net.pubend.damaged = {1, 2}
+    reads = [net.read(low, low) for low in (1, 2, 3)]
+    net.run()
+    assert [bool(answers) for _, answers in reads] == [False, False, True]
+    asked = len(net.pubend.asked)
+    net.run(4_000)
+    assert {read.low for read in net.pubend.asked[asked:]} == {1, 2}
+    assert len(net.pubend.asked) - asked <= 8, "not again and again at once"
+    net.pubend.damaged = set()
+    net.run(6_000)
+    assert all(answers for _, answers in reads)
+    assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
+
+
+def test_a_read_that_gave_way_can_be_cancelled() -> None:
+    net = Net(parameters=Parameters(reads_per_shb_max=1))
+    net.pubend.damaged = {1, 2}
+    errands = [net.read(low, low)[0] for low in (1, 2)]
+    net.run()
+    for errand in errands:
+        errand.cancel()
+    asked = len(net.pubend.asked)
+    net.run(4_000)
+    assert len(net.pubend.asked) == asked
+    assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
+    assert net.read(3, 3)[0].has_turn
+
+
+def test_a_cancelled_errand_is_not_called_back_and_not_repeated() -> None:
+    net = Net()
+    net.pubend.at_once = False
+    errand, answers = net.read()
+    net.run()
+    errand.cancel()
+    errand.cancel()
+    net.pubend.waiting[0]()
+    sent = len(net.of(Read))
+    net.run(10_000)
+    assert answers == []
+    assert len(net.of(Read)) == sent
+    assert net.marks("a")["answer to nobody"] == 1
+    assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
+
+
+def test_cancelling_makes_room_and_what_waits_can_be_cancelled_too() -> None:
+    net = Net()
+    net.pubend.at_once = False
+    errands = [net.read(low, low)[0] for low in range(1, 6)]
+    errands[3].cancel()
+    errands[0].cancel()
+    net.run()
+    assert [read.low for read in net.pubend.asked] == [1, 2, 3, 5]
+    for errand in errands:
+        errand.cancel()
+    assert net.requests["a"].statistics() == {"active": 0, "queued": 0, "ids": 0}
+
+
+def test_what_is_cancelled_before_it_is_served_here_is_not_done() -> None:
+    net = Net()
+    errand, answers = net.read(asker="p", hold=HOLD)
+    errand.cancel()
+    net.run()
+    assert net.pubend.asked == []
+    assert answers == []
+
+
+def test_a_cancel_after_the_answer_changes_nothing() -> None:
+    net = Net(parameters=Parameters(reads_per_shb_max=1))
+    errand, _ = net.read()
+    net.run()
+    net.pubend.at_once = False
+    net.read()
+    errand.cancel()
+    assert net.requests["a"].statistics()["active"] == 1
+    net.read()
+    assert net.requests["a"].statistics()["queued"] == 1
+
+
+def test_what_the_pubend_here_leaves_unanswered_is_asked_again() -> None:
+    net = Net()
+    net.pubend.at_once = False
+    _, answers = net.read(asker="p")
+    net.run(1_100)
+    assert len(net.pubend.asked) == 2
+    net.hosts.clear()  # the pubend has moved away
+    net.hops["p"] = ["b"]
+    net.run(2_000)
+    assert [target for _, target, _ in net.of(Read)] == ["b"]
+    assert answers == []

@@ -1,0 +1,187 @@
+"""Streams when the tree around a router changes: scope, shapes, new numbers (R13)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.feeds.feed import is_leaf_number, scope_of
+from gapless.messages.streams import Attach, Attached, Detach, Nack, Unfed, UnfedReason
+from tests.stream.small_streams import STOCKS, Line, Node, event, piece
+
+
+def fed(names: str = "pn") -> tuple[Line, Node]:
+    """Return a line whose last router feeds r and has a piece cached."""
+    line = Line(names)
+    line.attach()
+    line.run(ms=20)
+    line.publish(piece(1, 10, event(5, 0)))
+    line.run(ms=20)
+    return line, line.nodes[line.last]
+
+
+def reshape(line: Line, node: Node, *, wider: bool) -> None:
+    node.context.now = line.now
+    node.router.reshape(wider=wider)
+    line._collect(node)
+
+
+def said(line: Line, kind: type, source: str, target: str) -> list[Any]:
+    return [each for s, t, each in line.sent if (s, t) == (source, target) and type(each) is kind]
+
+
+def test_a_wider_router_forgets_what_it_was_told_and_asks_again_when_it_is_asked() -> None:
+    line, node = fed()
+    reshape(line, node, wider=True)
+    line.run(ms=20)
+    asked = line.count(Nack, "n", "p")
+    line.say("r", Nack(STOCKS, ((1, 10),)))  # type: ignore[arg-type]
+    line.run(ms=20)
+    assert line.count(Nack, "n", "p") == asked + 1
+    assert line.ticks() == [5, 5]
+    assert node.router.top(STOCKS) == 10, "how far the stream has come is not forgotten"
+
+
+def test_a_router_that_is_not_wider_keeps_what_it_knows() -> None:
+    line, node = fed()
+    reshape(line, node, wider=False)
+    line.say("r", Nack(STOCKS, ((1, 10),)))  # type: ignore[arg-type]
+    line.run(ms=20)
+    assert line.count(Nack, "n", "p") == 0
+    assert line.ticks() == [5, 5]
+
+
+def test_a_wider_router_keeps_its_own_log_which_nobody_has_filtered() -> None:
+    line, node = fed("p")
+    reshape(line, node, wider=True)
+    line.say("r", Nack(STOCKS, ((1, 10),)))  # type: ignore[arg-type]
+    line.run(ms=20)
+    assert line.log.reads == 0
+    assert line.ticks() == [5, 5]
+
+
+def test_a_wider_router_attaches_with_a_number_of_a_new_scope() -> None:
+    line, node = fed()
+    (before,) = {each.number for each in said(line, Attach, "n", "p")}
+    reshape(line, node, wider=True)
+    line.run(ms=20)
+    after = said(line, Attach, "n", "p")[-1].number
+    assert (scope_of(before), scope_of(after)) == (0, 1)
+    assert not is_leaf_number(after)
+    assert said(line, Detach, "n", "p") == [Detach(STOCKS, before)]
+    assert node.router.feeder(STOCKS) == "p"
+
+
+def test_pieces_of_an_older_scope_are_dropped_and_those_of_the_new_one_taken() -> None:
+    line, node = fed()
+    reshape(line, node, wider=True)
+    line.run(ms=20)
+    node.router.receive(STOCKS, 2, piece(11, 20), first=True)
+    node.router.receive(STOCKS, 2, piece(11, 20), True)
+    assert node.router.top(STOCKS) == 10
+    assert node.context.marks["piece of an older scope"] == 2
+    new = said(line, Attach, "n", "p")[-1].number
+    node.router.receive(STOCKS, new, piece(11, 20), first=True)
+    assert node.router.top(STOCKS) == 20
+
+
+def test_an_answer_to_a_question_of_an_older_scope_is_refused() -> None:
+    line = Line("pn")
+    line.nodes["n"].feeder = None  # nobody to ask, so the first who answers would be taken
+    line.attach()
+    line.run(ms=20)
+    node = line.nodes["n"]
+    reshape(line, node, wider=True)
+    node.router.attached("p", Attached(STOCKS, 2, 100))
+    line._collect(node)
+    assert node.router.feeder(STOCKS) is None
+    assert said(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
+
+
+def test_a_feed_that_begins_later_has_numbers_of_the_present_scope() -> None:
+    line = Line("pn")
+    reshape(line, line.nodes["n"], wider=True)
+    line.attach()
+    line.run(ms=20)
+    assert {scope_of(each.number) for each in said(line, Attach, "n", "p")} == {1}
+    line.publish(piece(1, 10, event(5, 0)))
+    line.run(ms=20)
+    assert line.ticks() == [5]
+
+
+def test_a_feed_whose_way_has_not_changed_goes_on() -> None:
+    line, node = fed()
+    reshape(line, node, wider=False)
+    assert said(line, Detach, "n", "p") == []
+
+
+def test_a_feed_over_cells_of_another_shape_is_asked_for_anew() -> None:
+    line, node = fed()
+    node.shapes = (("p", 2),)
+    reshape(line, node, wider=False)
+    line.run(ms=20)
+    assert said(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
+    last = said(line, Attach, "n", "p")[-1]
+    assert (last.number, last.shape_versions) == (4, (("p", 2),))
+    assert node.router.feeder(STOCKS) == "p"
+
+
+def test_a_feed_from_a_broker_that_is_not_on_the_way_any_more_is_given_up() -> None:
+    line, node = fed()
+    node.feeder = None
+    reshape(line, node, wider=False)
+    assert node.router.feeder(STOCKS) is None
+    assert said(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
+
+
+def test_a_receiver_that_knows_another_shape_is_refused() -> None:
+    line = Line("p")
+    line.nodes["p"].reshaped = {"r": (("p", 2),)}
+    line.attach()
+    line.run(ms=20)
+    assert line.heard["r"] == [Unfed(STOCKS, 2, UnfedReason.SHAPE)]
+
+
+def test_a_receiver_is_told_when_the_shapes_have_become_different() -> None:
+    line, node = fed("p")
+    node.reshaped = {"r": (("p", 2),)}
+    reshape(line, node, wider=False)
+    line.publish(piece(11, 20, event(15, 0)))
+    line.run(ms=20)
+    assert line.heard["r"][-1] == Unfed(STOCKS, 2, UnfedReason.SHAPE)
+    assert line.ticks() == [5]
+
+
+def test_a_feed_ends_when_its_receiver_says_that_it_knows_another_shape() -> None:
+    line, node = fed("p")
+    node.reshaped = {"r": ()}
+    line.say("r", Attach(STOCKS, 2, said(line, Attach, "r", "p")[0].kind, "r", False, (("r", 2),)))
+    line.run(ms=5)
+    line.publish(piece(11, 20, event(15, 0)))
+    line.run(ms=20)
+    assert line.heard["r"][-1] == Unfed(STOCKS, 2, UnfedReason.SHAPE)
+    assert line.ticks() == [5]
+
+
+def test_a_receiver_that_does_not_lie_beyond_any_more_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line, node = fed()
+    monkeypatch.setattr(node, "may_feed", lambda *_: False)
+    reshape(line, node, wider=False)
+    line.publish(piece(11, 20, event(15, 0)))
+    line.run(ms=20)
+    assert line.heard["r"][-1] == Unfed(STOCKS, 2, UnfedReason.NOT_NEARER)
+    assert line.ticks() == [5]
+
+
+def test_a_feed_turns_to_where_its_pubend_is_found_to_be() -> None:
+    line, node = fed()
+    node.feeder = "elsewhere"
+    node.context.now = line.now
+    node.router.turn(STOCKS)
+    line._collect(node)
+    assert said(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
+    assert said(line, Attach, "n", "elsewhere")
+    assert scope_of(said(line, Attach, "n", "elsewhere")[0].number) == 0

@@ -1,0 +1,146 @@
+"""Frames go out when the step that sends them is through, or once in a turn when much comes in."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from gapless.runtime.connection import MUCH_READ, TURN_BYTES, Connection, Outbox, Traffic
+from gapless.runtime.open_connections import Crowd
+from tests.runtime.nodes import run
+
+
+class Transport:
+    """Notes who writes what, in which order."""
+
+    def __init__(self, name: str, written: list[tuple[str, bytes]]) -> None:
+        self._name = name
+        self._written = written
+        self._is_reading = True
+
+    def abort(self) -> None:
+        """Nothing is told here."""
+
+    def is_reading(self) -> bool:
+        return self._is_reading
+
+    def pause_reading(self) -> None:
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        self._is_reading = True
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        """Nothing waits here."""
+
+    def write(self, data: bytes | bytearray) -> None:
+        self._written.append((self._name, bytes(data)))
+
+
+class Echo:
+    """Sends every body to another connection, and an answer back, and is done with its step."""
+
+    def __init__(self, outbox: Outbox, here: Connection, there: Connection) -> None:
+        self.traffic = Traffic()
+        self._outbox, self._here, self._there = outbox, here, there
+
+    def take(self, body: bytes) -> None:
+        self._here.send(bytearray(b"ok"))
+        self._there.send(bytearray(body[:2]))
+
+    def taken(self) -> None:
+        self._outbox.flush()
+
+    def closed(self, reason: str) -> None:
+        """Nobody is told."""
+
+
+def line() -> tuple[Connection, Transport, list[tuple[str, bytes]]]:
+    """A client whose frames are passed on to a broker."""
+    written: list[tuple[str, bytes]] = []
+    outbox, everyone = Outbox(asyncio.get_running_loop()), Crowd[Connection]()
+    client, broker = (Connection(outbox, everyone, 10**6, 10**6) for _ in range(2))
+    broker.goes_on = True
+    client.handler = broker.handler = cast("Any", Echo(outbox, client, broker))
+    transport = Transport("client", written)
+    client.connection_made(cast("Any", transport))
+    broker.connection_made(cast("Any", Transport("broker", written)))
+    return client, transport, written
+
+
+def arrive(connection: Connection, data: bytes) -> None:
+    """Let a connection read."""
+    while data:
+        room = connection.get_buffer(-1)
+        count = min(len(data), len(room))
+        room[:count] = data[:count]
+        connection.buffer_updated(count)
+        data = data[count:]
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+def test_what_has_farther_to_go_is_written_first_and_in_the_same_turn() -> None:
+    async def scenario() -> None:
+        client, _, written = line()
+        arrive(client, framed(b"hi"))
+        assert written == [("broker", b"hi"), ("client", b"ok")]
+
+    run(scenario())
+
+
+def test_when_much_comes_in_what_goes_out_is_written_once_in_a_turn() -> None:
+    async def scenario() -> None:
+        client, _, written = line()
+        arrive(client, framed(b"one" + bytes(MUCH_READ)))
+        arrive(client, framed(b"two"))
+        assert written == []
+        await asyncio.sleep(0)
+        assert written == [("broker", b"ontw"), ("client", b"okok")]
+        arrive(client, framed(b"hi"))
+        assert written[2:] == [("broker", b"hi"), ("client", b"ok")]
+
+    run(scenario())
+
+
+def test_who_sends_much_is_read_again_when_others_had_their_turn() -> None:
+    async def scenario() -> None:
+        client, transport, _ = line()
+        arrive(client, framed(bytes(TURN_BYTES // 2)))
+        assert transport.is_reading()
+        arrive(client, framed(bytes(TURN_BYTES // 2)))
+        assert not transport.is_reading()
+        await asyncio.sleep(0)
+        assert transport.is_reading()
+        arrive(client, framed(bytes(TURN_BYTES // 2)))
+        assert transport.is_reading()
+
+    run(scenario())
+
+
+def test_who_is_held_is_not_read_before_it_may_go_on() -> None:
+    async def scenario() -> None:
+        client, transport, _ = line()
+        arrive(client, framed(bytes(TURN_BYTES)))
+        client.hold()
+        await asyncio.sleep(0)
+        assert not transport.is_reading()
+        client.go_on()
+        assert transport.is_reading()
+
+    run(scenario())
+
+
+def test_what_comes_after_the_end_is_dropped_in_large_pieces() -> None:
+    async def scenario() -> None:
+        client, transport, _ = line()
+        arrive(client, framed(b"cut off")[:3])
+        assert len(client.get_buffer(-1)) == 1
+        client.abort()
+        assert len(client.get_buffer(-1)) >= MUCH_READ
+        client.buffer_updated(MUCH_READ)
+        assert transport.is_reading()
+
+    run(scenario())

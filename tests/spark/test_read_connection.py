@@ -1,0 +1,168 @@
+"""A task goes on with another connection where one is dead, or refuses."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from time import monotonic
+
+import pytest
+
+from gapless.core.ids import PubendId
+from gapless.messages.clients import ReadLog, ReadPart, Refused
+from gapless.spark import read_connection as line
+from gapless.spark.read_connection import Line
+from gapless.wire import (
+    CLIENT_NOTICES,
+    CLIENT_REQUESTS,
+    FRAME_BYTES_MAX,
+    HEADER_BYTES,
+    VERSIONS,
+    Beat,
+    Welcome,
+    encode_greeting,
+)
+
+Answer = Callable[[int], object]
+"""What is said to the request of a number; None is silence."""
+
+
+class Door:
+    """Greets everyone, and says one thing after the other to those who ask."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self._answers = [*answers]
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self.url = f"gapless://127.0.0.1:{self._socket.getsockname()[1]}"
+        self.greeted = 0
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def close(self) -> None:
+        self._socket.close()
+        for each in self._open:
+            each.close()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                made, _ = self._socket.accept()
+                self._open.append(made)
+                threading.Thread(target=self._serve, args=[made], daemon=True).start()
+        except OSError:
+            pass  # the test is over
+
+    def _serve(self, made: socket.socket) -> None:
+        try:
+            _frame(made)
+            welcome = Welcome(VERSIONS[-1], "b1", "c1", FRAME_BYTES_MAX, beat_ms=50)
+            made.sendall(encode_greeting(welcome))
+            self.greeted += 1
+            while True:
+                request = CLIENT_REQUESTS.decode(_frame(made))
+                assert isinstance(request, ReadLog)
+                answer = self._answers.pop(0)(request.request)
+                if answer is not None:
+                    made.sendall(CLIENT_NOTICES.encode(answer))
+        except (OSError, EOFError):
+            pass  # who asked has hung up
+
+
+def _frame(made: socket.socket) -> bytes:
+    with made.makefile("rb", buffering=0) as reader:
+        header = reader.read(HEADER_BYTES)
+        if not header:
+            raise EOFError
+        return reader.read(int.from_bytes(header, "big")) or b""
+
+
+def silence(_: int) -> None:
+    return None
+
+
+def done(number: int) -> ReadPart:
+    return ReadPart(number, (), 10, 10, 0, ())
+
+
+def refused(number: int) -> Refused:
+    return Refused(number, "not here")
+
+
+@pytest.fixture
+def door() -> Iterator[Callable[..., Door]]:
+    made: list[Door] = []
+
+    def make(*answers: Answer) -> Door:
+        made.append(Door(*answers))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker is not busy for long here."""
+    monkeypatch.setattr(line, "_SILENCE_S", 0.2)
+
+
+def answered(deadline_s: float, *where: str) -> ReadPart:
+    made = Line(where, deadline_s)
+    try:
+        made.ask(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
+        return made.answer()
+    finally:
+        made.close()
+
+
+@pytest.mark.usefixtures("patience")
+def test_a_connection_over_which_nothing_comes_is_made_anew_long_before_the_deadline(
+    door: Callable[..., Door],
+) -> None:
+    half_open = door(silence, done)
+    begun = monotonic()
+    assert answered(60.0, half_open.url).done == 10
+    assert monotonic() - begun < 30
+    assert half_open.greeted == 2
+
+
+@pytest.mark.usefixtures("patience")
+def test_a_broker_that_still_beats_is_waited_for(door: Callable[..., Door]) -> None:
+    busy = door()
+    busy._answers.append(lambda _: _beating(busy))
+    made = Line((busy.url,), 1.0)
+    made.ask(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
+    with pytest.raises(TimeoutError, match="did not answer"):
+        made.answer()
+    made.close()
+    assert busy.greeted == 1
+
+
+def _beating(busy: Door) -> None:
+    """Say for longer than the deadline that somebody is there."""
+    over = threading.Event()
+    for _ in range(40):
+        busy._open[0].sendall(CLIENT_NOTICES.encode(Beat()))
+        over.wait(0.05)
+
+
+def test_who_refuses_is_followed_by_the_next(door: Callable[..., Door]) -> None:
+    home, other = door(refused), door(done)
+    assert answered(30.0, home.url, other.url).done == 10
+
+
+def test_where_nobody_is_the_next_is_asked_and_the_first_again_after_an_answer(
+    door: Callable[..., Door],
+) -> None:
+    home, other = door(done), door(done)
+    made = Line((home.url, other.url), 30.0)
+    made.ask(ReadLog(0, PubendId("quotes"), "TRUE", 1, 10, 1_000))
+    next(made._addresses)  # as if nobody were at the first
+    assert made.answer().done == 10
+    assert (home.greeted, other.greeted) == (0, 1)
+    made.close()  # the connection is lost
+    assert made.answer().done == 10
+    assert (home.greeted, other.greeted) == (1, 1)
+    made.close()

@@ -1,0 +1,178 @@
+"""A stream as a dictionary from ticks to states: what the interval map must be equal to.
+
+The truth is fixed: every tick has one regime and one control version, and perhaps a publication.
+Pieces are views of the truth, in which any D may have become F behind some filter.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from random import Random
+
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick, TickRange
+from gapless.messages.streams import Piece, Publication
+from gapless.packed.encode import PUBLICATION_BYTES, content_bytes
+from gapless.stream.istream import PIECE_BYTES, Account, Stream
+from gapless.stream.ranges import Knowledge, fault_of, joinable
+
+PUBEND = PubendId("stocks")
+TICKS = range(1, 17)
+REGIME_ENDS = (6, 11)
+"""Regime 1 ends with tick 6, regime 2 with tick 11, and so on; the control version changes at 9."""
+
+
+def regime_of(tick: Tick) -> int:
+    return 1 + sum(end < tick for end in REGIME_ENDS)
+
+
+def control_version_of(tick: Tick) -> int:
+    return 4 if tick >= 9 else 3
+
+
+def publication(tick: Tick, text: str = "") -> Publication:
+    return Publication(tick, "exchange", tick, {"symbol": text}, bytes(tick % 5))
+
+
+def silence(low: Tick, high: Tick, regime: int = 1, control_version: int = 0) -> Piece:
+    return Piece(low, high, regime, control_version)
+
+
+def piece(low: Tick, high: Tick, *ticks: Tick, regime: int = 1, control_version: int = 0) -> Piece:
+    """A piece with publications at these ticks."""
+    return Piece(low, high, regime, control_version, tuple(map(publication, ticks)))
+
+
+def true_piece(low: Tick, high: Tick, ticks: Iterable[Tick]) -> Piece:
+    """The piece from ``low`` with the regime it has there, cut where that ends."""
+    stamp = regime_of(low), control_version_of(low)
+    while (regime_of(high), control_version_of(high)) != stamp:
+        high -= 1
+    inside = sorted(tick for tick in set(ticks) if low <= tick <= high)
+    return Piece(low, high, *stamp, tuple(map(publication, inside)))
+
+
+def random_piece(chance: Random) -> Piece:
+    """A view of the truth in which every odd tick may be D."""
+    low = chance.choice(TICKS)
+    high = min(TICKS[-1], low + chance.choice((0, 1, 3, 9)))
+    return true_piece(low, high, [tick for tick in TICKS[::2] if chance.random() < 0.5])
+
+
+def states(pieces: Iterable[Piece]) -> Iterator[tuple[Tick, Knowledge]]:
+    """Every tick of the pieces with its state, one by one."""
+    for part in pieces:
+        data = {one.tick for one in part.publications}
+        for tick in range(part.low, part.high + 1):
+            yield tick, Knowledge.D if tick in data else Knowledge.F
+
+
+def ranges(ticks: Iterable[Tick]) -> list[TickRange]:
+    """Sorted ticks as ranges."""
+    found: list[TickRange] = []
+    for tick in ticks:
+        if found and found[-1].high + 1 == tick:
+            found[-1] = TickRange(found[-1].low, tick)
+        else:
+            found.append(TickRange(tick, tick))
+    return found
+
+
+class Twin:
+    """A stream beside its model; every operation is done to both and compared."""
+
+    def __init__(self) -> None:
+        self.account = Account()
+        self.stream = Stream(PUBEND, self.account)
+        self.model: dict[Tick, Knowledge] = {}
+        self.top = 0
+
+    def state(self, tick: Tick) -> Knowledge:
+        return self.model.get(tick, Knowledge.Q)
+
+    def accumulate(self, part: Piece) -> None:
+        risen = [(tick, state) for tick, state in states([part]) if state > self.state(tick)]
+        new = self.stream.accumulate(part)
+        assert list(states(new)) == risen
+        assert all(
+            (one.regime, one.control_version) == (part.regime, part.control_version) for one in new
+        )
+        self.model.update(risen)
+        self.top = max(self.top, part.high)
+
+    def forget(self, low: Tick, high: Tick) -> None:
+        self.stream.forget(low, high)
+        self._lower(low, high)
+
+    def forget_up_to(self, high: Tick) -> None:
+        self.stream.forget_up_to(high)
+        self._lower(0, high)
+
+    def forget_all(self) -> None:
+        self.stream.forget_all()
+        self.model.clear()
+
+    def forget_lowest(self) -> None:
+        if self.model:
+            part = self.stream.forget_lowest()
+            assert part.low == min(self.model)
+            self._lower(part.low, part.high)
+
+    def forget_highest(self) -> None:
+        if self.model:
+            part = self.stream.forget_highest()
+            assert part.high == max(self.model)
+            self._lower(part.low, part.high)
+
+    def raise_top(self, tick: Tick) -> None:
+        self.stream.raise_top(tick)
+        self.top = max(self.top, tick)
+
+    def _lower(self, low: Tick, high: Tick) -> None:
+        for tick in range(low, high + 1):
+            self.model.pop(tick, None)
+
+    def check_range(self, low: Tick, high: Tick) -> None:
+        """What the stream says of a range is what the model says of its ticks."""
+        inside = range(low, high + 1)
+        known = self.stream.known(low, high)
+        assert dict(states(known)) == {
+            tick: self.state(tick) for tick in inside if tick in self.model
+        }
+        self.check_pieces(known)
+        assert self.stream.gaps(low, high) == ranges(t for t in inside if t not in self.model)
+        through = low - 1
+        while through + 1 in self.model:
+            through += 1
+        assert self.stream.known_through(low) == through
+        run = self.stream.run(low)
+        assert [tick for tick, _ in states(run)] == list(range(low, through + 1))
+        assert dict(states(run)) == {tick: self.state(tick) for tick in range(low, through + 1)}
+
+    def check(self) -> None:
+        """The whole stream is sound, equal to the model, and as small as it should be."""
+        pieces = list(self.stream)
+        self.check_pieces(pieces)
+        assert dict(states(pieces)) == self.model
+        assert {tick: self.stream.state(tick) for tick in (0, *TICKS, TICKS[-1] + 1)} == {
+            tick: self.state(tick) for tick in (0, *TICKS, TICKS[-1] + 1)
+        }
+        assert self.stream.top == self.top
+        weight = sum(
+            PIECE_BYTES + len(one.publications) * PUBLICATION_BYTES + content_bytes(one)
+            for one in pieces
+        )
+        assert self.stream.bytes == weight == self.account.bytes
+        assert self.stream.regimes() == sorted({regime_of(tick) for tick in self.model})
+        for left, right in itertools.pairwise(pieces):
+            assert not joinable(left, right), "these few publications fit into one piece"
+
+    def check_pieces(self, pieces: list[Piece]) -> None:
+        for one in pieces:
+            assert fault_of(one) is None
+            for tick in range(one.low, one.high + 1):
+                assert one.regime == regime_of(tick)
+                assert one.control_version == control_version_of(tick)
+        for left, right in itertools.pairwise(pieces):
+            assert left.high < right.low

@@ -1,0 +1,480 @@
+"""Calls of subscribers: what is refused and why, taking over, ending, expiring, seeking (R46, R50)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.core.ids import PubendId
+from gapless.messages.clients import (
+    Ack,
+    Begin,
+    BeginKind,
+    Credit,
+    Delivery,
+    FilterSet,
+    Gap,
+    Seek,
+    SetFilter,
+    Subscribe,
+    Subscribed,
+    Unsubscribed,
+)
+from gapless.messages.propagation import TableDelta, TableFull
+from gapless.messages.streams import Report
+from gapless.subscribers.cursor_state import State
+from tests.broker.harness import Asker, Desk, P, Q, position, reason
+from tests.scenarios.brokers import Publisher, Subscriber, of, shb
+
+
+def stage(**parameters: Any) -> tuple[Desk, Publisher]:
+    """Return a world with a pubend P at p, next to the host n."""
+    world = Desk("p-n", **parameters)
+    return world, world.publisher("p")
+
+
+def at(*positions: tuple[PubendId, int]) -> Begin:
+    return Begin(BeginKind.POSITION, positions)
+
+
+def seek(client: Subscriber | Asker, begin: Begin) -> Any:
+    return client.call(Seek(client.number(), client.name, begin))
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "x" * 257])
+def test_a_subscription_needs_a_name(name: str) -> None:
+    world, _ = stage()
+    answer = Asker(world, "n", "x").call(Subscribe(1, name, "TRUE"))
+    assert reason(answer) == "a subscription's name has 1 to 256 characters"
+    assert world["n"].host.subscriptions == {}
+
+
+def test_a_name_may_be_as_long_as_the_limit() -> None:
+    world, _ = stage()
+    assert P in position(Asker(world, "n", "x").subscribe(name="x" * 256))
+
+
+def test_a_filter_that_is_none_is_refused_with_the_place() -> None:
+    world, _ = stage()
+    x = Asker(world, "n", "x")
+    assert "column 8" in reason(x.subscribe("price >"))
+    assert world["n"].host.subscriptions == {}
+    x.subscribe("price > 1")
+    answer = x.call(SetFilter(9, "x", "price <"))
+    assert "column 8" in reason(answer)
+    assert world.subscription("n", "x").newest.text == "price > 1"
+
+
+def test_credit_cannot_be_negative() -> None:
+    world, _ = stage()
+    answer = Asker(world, "n", "x").subscribe(credit=-3)
+    assert reason(answer) == "credit cannot be negative (-3)"
+
+
+def test_a_name_stands_for_a_durable_subscription_or_for_one_that_is_not() -> None:
+    world, _ = stage()
+    x, y = Asker(world, "n", "x"), Asker(world, "n", "y")
+    x.subscribe(durable=True)
+    y.subscribe()
+    told = reason(Asker(world, "n", "z").subscribe(name="x"))
+    assert told == "there is a subscription 'x' that is durable; end it first"
+    told = reason(Asker(world, "n", "z").subscribe(name="y", durable=True))
+    assert told == "there is a subscription 'y' that is not durable; end it first"
+    assert world.subscription("n", "x").client == "x"
+
+
+def test_who_has_no_subscription_cannot_change_it() -> None:
+    world, _ = stage()
+    x, z = Asker(world, "n", "x"), Asker(world, "n", "z")
+    told = "this connection has no subscription 'x'; subscribe first"
+    assert reason(z.call(SetFilter(1, "x", "TRUE"))) == told
+    assert reason(z.call(Seek(2, "x", Begin()))) == told
+    x.subscribe()
+    assert reason(z.call(SetFilter(3, "x", "FALSE"))) == told
+    assert reason(z.call(Seek(4, "x", Begin()))) == told
+    assert world.subscription("n", "x").newest.text == "TRUE"
+
+
+def test_credit_and_acknowledgements_of_somebody_else_count_for_nothing() -> None:
+    world, ann = stage()
+    x, z = Asker(world, "n", "x"), Asker(world, "n", "z")
+    x.subscribe(durable=True, credit=0)
+    tick = ann.publish("e1")
+    world.run(ms=100)
+    z.ask(Credit("x", 5))
+    z.ask(Ack("x", ((P, tick),)))
+    x.ask(Credit("x", -5))
+    x.ask(Credit("x", 0))
+    world.run(ms=100)
+    assert world.subscription("n", "x").credit == 0
+    assert x.of_kind(Delivery) == []
+    assert world.strand("n", "x").acked < tick
+
+
+def test_acknowledging_what_was_not_told_counts_up_to_what_was() -> None:
+    world, ann = stage()
+    x = world.subscriber("n", "x", "TRUE", durable=True, credit=1)
+    world.run(s=1)
+    ann.publish("e1")
+    second = ann.publish("e2")
+    world.run(ms=100)
+    assert x.events == ["e1"]
+    x.acknowledge(P, second + 1_000_000)
+    x.acknowledge(Q, 5)  # of which it has nothing
+    assert world.strand("n", "x").acked == second - 1
+
+
+def test_an_acknowledgement_means_nothing_to_a_subscription_that_is_not_durable() -> None:
+    world, ann = stage()
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    tick = ann.publish("e1")
+    world.run(ms=100)
+    x.acknowledge(P, tick)
+    assert world.strand("n", "x").acked < tick
+
+
+# --- taking over (R50) ----------------------------------------------------------------------------
+
+
+def test_whoever_subscribes_under_its_name_takes_a_durable_subscription_over() -> None:
+    world, ann = stage()
+    first = Asker(world, "n", "first")
+    first.subscribe(name="x", durable=True)
+    ann.publish("e1")
+    world.run(ms=100)
+    second = Asker(world, "n", "second")
+    answer = second.subscribe("kind = 1", name="x", durable=True)
+    assert position(answer).keys() == {P}
+    world.run(ms=100)
+    ann.publish("e2")
+    world.run(ms=100)
+    payloads = [
+        [event.payload.decode() for each in client.of_kind(Delivery) for _, event in each.events]
+        for client in (first, second)
+    ]
+    assert payloads == [["e1"], ["e1", "e2"]], (
+        "what was not acknowledged comes again; the filter stays"
+    )
+    # what comes late from the one before is for nobody
+    first.ask(Ack("x", ((P, ann.ticks["e2"]),)))
+    assert world.strand("n", "x").acked < ann.ticks["e1"]
+    first.leave()
+    assert world.subscription("n", "x").client == "second"
+
+
+def test_a_subscription_that_is_not_durable_begins_anew_under_its_name() -> None:
+    world, ann = stage()
+    first, second = Asker(world, "n", "first"), Asker(world, "n", "second")
+    first.subscribe("kind = 1", name="x")
+    second.subscribe("kind = 2", name="x")
+    ann.publish("e1", kind=1)
+    ann.publish("e2", kind=2)
+    world.run(ms=100)
+    assert first.of_kind(Delivery) == []
+    assert len(second.of_kind(Delivery)) == 1
+    first.leave()
+    assert world.subscription("n", "x").client == "second"
+
+
+def test_a_filter_that_is_none_leaves_the_subscription_of_that_name_alone() -> None:
+    world, _ = stage()
+    x = Asker(world, "n", "x")
+    x.subscribe("kind = 1")
+    assert "column" in reason(x.subscribe("kind ="))
+    assert world.subscription("n", "x").client == "x"
+
+
+def test_a_client_that_comes_back_goes_on_behind_what_it_has_seen_itself() -> None:
+    # R50: from max(acked, the client's position)
+    world, ann = stage()
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    seen = [ann.publish(f"e{number}") for number in range(3)]
+    world.run(ms=100)
+    x.acknowledge(P, seen[0])
+    x.leave()
+    x.come_back()
+    world.run(s=1)
+    assert x.events == ["e0", "e1", "e2", "e1", "e2"]
+    x.leave()
+    x.come_back(at((P, seen[1])))
+    world.run(s=1)
+    assert x.events[5:] == ["e2"]
+    x.leave()
+    x.come_back(at((P, 5)))  # below what it has acknowledged
+    world.run(s=1)
+    assert x.events[6:] == ["e1", "e2"]
+
+
+def test_a_client_that_comes_back_with_a_position_before_the_start_begins_there() -> None:
+    world, ann = stage(retention_s=3_600)
+    first = ann.publish("e1")
+    world.run(ms=100)
+    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=2)
+    assert world.strand("n", "x").state is State.WAITING
+    x.leave()
+    x.come_back(at((P, first - 1)))
+    world.run(s=1)
+    assert x.events == ["e1"]
+    news.release()
+
+
+# --- ending ---------------------------------------------------------------------------------------
+
+
+def test_to_end_a_subscription_may_be_asked_for_twice() -> None:
+    # section 16: the first answer may have been lost
+    world, _ = stage()
+    x = Asker(world, "n", "x")
+    x.subscribe(durable=True)
+    assert world.record("n", "x") is not None
+    assert x.unsubscribe() == Unsubscribed(2)
+    assert world.record("n", "x") is None
+    assert x.unsubscribe() == Unsubscribed(3)
+    assert x.unsubscribe("never was") == Unsubscribed(4)
+
+
+def test_the_end_of_a_durable_subscription_is_on_disk_before_it_is_told() -> None:
+    # I13
+    world, _ = stage()
+    x = Asker(world, "n", "x")
+    x.subscribe(durable=True)
+    world.stop_disk("n")
+    assert x.unsubscribe() is None
+    world.restart("n")
+    world.run(s=1)
+    assert "x" in world["n"].host.subscriptions, "the end was not told, and did not happen"
+
+
+def test_a_durable_subscription_can_be_ended_by_another_connection() -> None:
+    world, ann = stage()
+    x = Asker(world, "n", "x")
+    x.subscribe(durable=True)
+    assert Asker(world, "n", "operator").unsubscribe("x") == Unsubscribed(1)
+    ann.publish("e1")
+    world.run(ms=100)
+    assert x.of_kind(Delivery) == []
+
+
+def test_a_subscription_that_is_ended_before_it_is_on_disk_does_not_come_back() -> None:
+    world, _ = stage()
+    x = Asker(world, "n", "x")
+    world.stop_disk("n")
+    assert x.subscribe(durable=True) is None
+    x.unsubscribe()
+    world.go_on_writing("n")
+    world.run(s=1)
+    assert world.record("n", "x") is None
+    assert world["n"].host.subscriptions == {}
+
+
+def test_a_subscription_that_is_not_durable_ends_with_its_client() -> None:
+    world, _ = stage()
+    x = world.subscriber("n", "x", "TRUE")
+    y = world.subscriber("n", "y", "TRUE", durable=True)
+    world.run(s=1)
+    x.leave()
+    y.leave()
+    assert world["n"].host.subscriptions.keys() == {"y"}
+    assert world.strand("n", "y").state is State.AWAY
+
+
+def test_the_filter_of_an_absent_client_stays_in_the_tables_for_a_while() -> None:
+    # R17, R50: linger_s
+    world, _ = stage(linger_s=5)
+    x = world.subscriber("n", "x", "kind = 1", durable=True)
+    world.run(s=1)
+    x.leave()
+    world.run(s=4)
+    assert [str(each) for each in world["n"].tables.roots] == ["kind = 1"]
+    world.run(s=2)
+    assert world["n"].tables.roots == frozenset()
+    x.come_back()
+    world.run(s=4)
+    assert [str(each) for each in world["n"].tables.roots] == ["kind = 1"]
+    world.run(s=5)
+    assert [str(each) for each in world["n"].tables.roots] == ["kind = 1"], "it is back"
+
+
+def test_the_while_begins_anew_when_a_client_goes_again() -> None:
+    world, _ = stage(linger_s=5)
+    x = world.subscriber("n", "x", "kind = 1", durable=True)
+    world.run(s=1)
+    x.leave()
+    world.run(s=3)
+    x.come_back()
+    world.run(s=1)
+    x.leave()
+    world.run(s=3)
+    assert [str(each) for each in world["n"].tables.roots] == ["kind = 1"]
+
+
+def test_a_durable_subscription_whose_client_does_not_come_back_expires() -> None:
+    # section 16: otherwise a lost answer pins a log for ever
+    world, ann = stage(linger_s=1)
+    x, y = Asker(world, "n", "x"), Asker(world, "n", "y")
+    x.subscribe(durable=True, expiry_s=10)
+    y.subscribe(durable=True, expiry_s=10)
+    x.leave()
+    ann.publish("e1")
+    world.run(s=9)
+    assert world["n"].host.subscriptions.keys() == {"x", "y"}
+    world.run(s=3)
+    assert world["n"].host.subscriptions.keys() == {"y"}, "y has a client"
+    assert world.record("n", "x") is None
+    assert world["n"].marks["durable subscription expired"] == 1
+    y.ask(Ack("y", ((P, world.horizon("n", P)),)))
+    world.run(s=3)
+    assert world.released("p", P) >= ann.ticks["e1"]
+
+
+def test_a_client_whose_host_was_down_has_its_whole_time_to_come_back() -> None:
+    # it could not come back before, and no clock that was set forward ends it
+    world, _ = stage(linger_s=1)
+    x = Asker(world, "n", "x")
+    x.subscribe(durable=True, expiry_s=10)
+    x.leave()
+    world.run(s=2)
+    world.crash("n")
+    world.run(s=10)
+    world.start("n")
+    world.set_clock("n", 1_000)
+    world.run(s=8)
+    assert world.record("n", "x") is not None
+    world.run(s=4)
+    assert world.record("n", "x") is None
+
+
+# --- seeking --------------------------------------------------------------------------------------
+
+
+def replay(**options: Any) -> tuple[Desk, Publisher, Subscriber]:
+    """Let x have been given three events that the log still has."""
+    world, ann = stage(retention_s=3_600)
+    x = world.subscriber("n", "x", "TRUE", **options)
+    world.run(s=1)
+    for number in range(3):
+        ann.publish(f"e{number}")
+        world.run(ms=10)
+    world.run(ms=100)
+    assert x.events == ["e0", "e1", "e2"]
+    x.notices.clear()
+    return world, ann, x
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_subscriber_seeks_a_position_and_goes_on_from_there(durable: bool) -> None:
+    world, ann, x = replay(durable=durable)
+    sought = at((P, ann.ticks["e0"]))
+    assert seek(x, sought) == Subscribed(2, ((P, ann.ticks["e0"]),))
+    ann.publish("e3")
+    world.run(s=1)
+    assert x.events == ["e1", "e2", "e3"]
+    assert world.strand("n", "x").state is State.LIVE
+
+
+def test_what_is_read_again_after_a_seek_is_read_by_the_filter_of_its_time() -> None:
+    world, ann, x = replay(durable=True)
+    world.cut("n", "p")
+    world.run(s=2)
+    x.acknowledge(P, ann.ticks["e2"])
+    world.run(s=2)  # and with it the silence up to the horizon, where the filter will change
+    seek(x, at((P, ann.ticks["e0"])))
+    for wanted in ("kind = 'none'", "kind = 'nothing'"):
+        x.set_filter(wanted)
+        world.run(s=2)  # the change is through, and filters that nobody needs are forgotten
+    world.heal("n", "p")
+    world.run(s=5)
+    assert x.events == ["e1", "e2"]
+
+
+def test_a_subscriber_seeks_a_time() -> None:
+    world, ann, x = replay()
+    assert P in position(seek(x, Begin(BeginKind.TIME, (), ann.ticks["e1"])))
+    world.run(s=1)
+    assert x.events == ["e1", "e2"]
+
+
+def test_a_subscriber_seeks_the_earliest_that_the_log_has() -> None:
+    world, _, x = replay()
+    assert position(seek(x, Begin(BeginKind.EARLIEST))) == {P: 0}
+    world.run(s=1)
+    assert x.events == ["e0", "e1", "e2"]
+
+
+def test_a_subscriber_leaves_out_what_waits_for_it_by_seeking_the_latest() -> None:
+    world, ann = stage()
+    x = world.subscriber("n", "x", "TRUE", credit=0)
+    world.run(s=1)
+    old = ann.publish("e1")
+    world.run(ms=200)
+    sought = position(seek(x, Begin()))
+    assert sought[P] >= old
+    x.give_credit(10)
+    ann.publish("e2")
+    world.run(s=1)
+    assert x.events == ["e2"]
+
+
+def test_seeking_leaves_pubends_alone_that_it_does_not_name() -> None:
+    world, ann, x = replay()
+    assert seek(x, at((Q, 5))) == Subscribed(2, ())
+    ann.publish("e3")
+    world.run(ms=100)
+    assert x.events == ["e3"]
+
+
+def test_seeking_what_is_released_is_answered_by_a_gap() -> None:
+    # R48, A14: never by silence
+    world, ann = stage()
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    first = ann.publish("e1")
+    world.run(s=3)
+    assert world.released("p", P) > first
+    seek(x, at((P, first - 1)))
+    ann.publish("e2")
+    world.run(s=1)
+    assert x.events == ["e1", "e2"]
+    (gap,) = x.gaps
+    assert isinstance(gap, Gap)
+    assert gap.low == first
+    assert first <= gap.high < ann.ticks["e2"]
+
+
+def test_a_filter_may_be_set_while_nobody_is_connected() -> None:
+    # R47, example 14.6
+    world, _ = stage()
+    x = world.subscriber("n", "x", "kind = 1", durable=True)
+    world.run(s=1)
+    x.leave()
+    z = Asker(world, "n", "operator")
+    answer = z.call(SetFilter(1, "x", "kind = 2"))
+    assert isinstance(answer, FilterSet)
+    record = world.record("n", "x")
+    assert record is not None
+    assert record.segments[-1].filter == "kind = 2"
+
+
+def test_reports_say_whether_somebody_durable_is_behind_them() -> None:
+    # R53
+    world, _ = stage()
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    row = world.member("p", P, "n")
+    assert row is not None
+    assert not row.durable
+    world.subscriber("n", "y", "TRUE", durable=True)
+    x.leave()
+    world.run(s=2)
+    assert world.sent_over(Report, "n", "p")
+    row = world["p"].pubends.hosted[P].membership.row(shb("n"))  # type: ignore[union-attr]
+    assert row is not None
+    assert row.durable

@@ -1,0 +1,219 @@
+"""Streams whose log is damaged: they wait, who waits is told why, and the others go on (P8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gapless.core.ids import PubendId
+from gapless.core.parameters import Parameters
+from gapless.core.ticks import Tick
+from gapless.messages.clients import (
+    Begin,
+    BeginKind,
+    Order,
+    Seek,
+    Stalled,
+    Subscribed,
+)
+from gapless.messages.operating import ShowSubscription
+from gapless.messages.streams import Frame, Unreadable
+from tests.broker.harness import Asker, Desk, P, Q, position, reason
+from tests.pubend.small_disk import Bench
+from tests.scenarios.brokers import Publisher, Subscriber, of
+
+EARLIEST = Begin(BeginKind.EARLIEST)
+FAR = 2**62
+
+
+def stage(*chains: str, **parameters: Any) -> tuple[Desk, Publisher]:
+    """Return a world with a pubend P at p."""
+    world = Desk(*chains, **{"retention_s": 3_600, **parameters})
+    return world, world.publisher("p")
+
+
+def damage(world: Desk, tick: Tick) -> str:
+    """Damage the row of an event, of which no broker has a copy in memory; return the fault."""
+    world.nodes["p"].disk.damaged.add(tick)
+    world.crash("p")
+    world.restart("p")
+    world.run(s=2)
+    return f"row {tick} is damaged"
+
+
+def damaged_log(*chains: str, **parameters: Any) -> tuple[Desk, Publisher, str]:
+    """Return a world in whose log of P the second of three events cannot be read."""
+    world, ann = stage(*(chains or ("p-n",)), **parameters)
+    ticks = [ann.publish(label) for label in ("e1", "e2", "e3")]
+    fault = damage(world, ticks[1])
+    ann.connect()
+    ann.open()
+    return world, ann, fault
+
+
+def stalls(client: Subscriber) -> list[tuple[PubendId, str]]:
+    """Return what a client was told of streams that stand still."""
+    return [(each.pubend, each.reason) for each in client.of_kind(Stalled)]
+
+
+def test_who_reads_the_log_gets_what_is_before_the_damage_and_is_told_once_why_it_waits() -> None:
+    world, _, fault = damaged_log()
+    x = world.subscriber("n", "x", "TRUE", begin=EARLIEST)
+    world.run(s=60)
+    assert x.events == ["e1"]
+    assert x.gaps == []
+    assert stalls(x) == [(P, fault)]
+
+
+def test_other_streams_of_the_subscription_go_on() -> None:
+    world, _, fault = damaged_log()
+    bob = world.publisher("n", "Q")
+    x = world.subscriber("n", "x", "TRUE", begin=EARLIEST)
+    world.run(s=5)
+    bob.publish("q1")
+    world.run(s=1)
+    assert x.events == ["e1", "q1"]
+    assert stalls(x) == [(P, fault)]
+
+
+def test_in_total_order_all_wait_and_the_damaged_stream_is_named() -> None:
+    world, _, fault = damaged_log()
+    bob = world.publisher("n", "Q")
+    x = world.subscriber("n", "x", "TRUE", order=Order.TOTAL, begin=EARLIEST)
+    world.run(s=5)
+    bob.publish("q1")
+    world.run(s=5)
+    assert x.events == ["e1"]
+    assert stalls(x) == [(P, fault)]
+
+
+def test_a_live_stream_that_lost_a_frame_of_damaged_ticks_stands_still_and_says_so() -> None:
+    # also behind a router on the way: the news goes down to whoever asked for these ticks
+    world, ann = stage("p-m-n")
+    here, far = (world.subscriber(broker, f"at {broker}", "TRUE") for broker in ("p", "n"))
+    world.run(s=2)
+    ann.publish("e1")
+    world.run(s=1)
+    fault = world.lose(of(Frame, source="p", target="m"))
+    tick = ann.publish("e2")
+    world.run(ms=5)
+    fault.end()
+    why = damage(world, tick)
+    world.run(s=30)
+    assert far.events == ["e1"]
+    assert here.events == ["e1", "e2"]  # it had it before
+    assert stalls(far) == [(P, why)]
+    assert stalls(here) == []
+    assert world.sent_over(Unreadable, "m", "n")
+
+
+def test_every_connection_is_told_anew() -> None:
+    world, _, fault = damaged_log()
+    x = world.subscriber("n", "x", "TRUE", durable=True, begin=EARLIEST)
+    world.run(s=10)
+    x.leave()
+    world.run(s=10)
+    assert stalls(x) == [(P, fault)]
+    x.come_back()
+    world.run(s=10)
+    assert stalls(x) == [(P, fault)] * 2
+
+
+def test_a_subscription_that_cannot_begin_says_so_in_its_answer() -> None:
+    world, ann, _ = damaged_log()
+    fault = damage(world, ann.ticks["e1"])
+    asker = Asker(world, "n", "x")
+    before = Begin(BeginKind.POSITION, ((P, ann.ticks["e1"] - 1),))
+    answer = asker.subscribe(begin=before, s=30)
+    assert isinstance(answer, Subscribed)
+    assert [(each.pubend, each.reason) for each in answer.waiting] == [(P, fault)]
+    assert position(answer) == {}
+
+
+def test_who_seeks_to_behind_the_damage_is_told_that_it_goes_on() -> None:
+    world, ann, fault = damaged_log()
+    x = world.subscriber("n", "x", "TRUE", begin=EARLIEST)
+    world.run(s=5)
+    behind = Begin(BeginKind.POSITION, ((P, ann.ticks["e2"]),))
+    assert isinstance(x.call(Seek(x.number(), "x", behind), s=5), Subscribed)
+    world.run(s=5)
+    assert x.events == ["e1", "e3"]
+    assert stalls(x) == [(P, fault), (P, "")]
+
+
+def test_when_the_damaged_row_is_released_the_pubend_is_as_good_as_any() -> None:
+    world, ann, fault = damaged_log(retention_s=20)
+    x = world.subscriber("n", "x", "TRUE", begin=EARLIEST)
+    world.run(s=60)
+    assert world["p"].pubends.damages == {P: fault}  # it is kept for who waits for it
+    number = ann.say("e4")
+    world.run(s=1)
+    assert ann.refused(number)
+    x.end()
+    world.run(s=120)
+    assert world["p"].pubends.damages == {}
+    assert world["p"].marks["damaged log row released"] == 1
+    ann.publish("e5")
+
+
+def test_a_row_that_is_still_there_stays_damaged_when_what_is_below_it_is_released() -> None:
+    bench = Bench(Parameters(retention_s=5))
+    session = bench.open()
+    ticks = []
+    for number in range(1, 4):
+        answer = bench.publish(session, number, number)
+        bench.run(ms=2_000)
+        ticks += answer
+    damaged = ticks[1][0]
+    bench.damaged.add(damaged)
+    bench.pubend.pieces_between(0, FAR, lambda *_: None)
+    bench.collect()
+    bench.answer_fetches()
+    fault = bench.pubend.damage
+    assert fault is not None
+    bench.run(ms=500)
+    bench.answer_fetches()
+    assert ticks[0][0] <= bench.releases[-1] < damaged
+    assert bench.pubend.damage == fault
+    bench.run(ms=3_000)
+    bench.answer_fetches()
+    assert bench.releases[-1] >= damaged
+    assert bench.pubend.damage is None
+
+
+def test_what_is_published_to_a_damaged_log_is_refused_and_says_what_to_do() -> None:
+    world, ann, fault = damaged_log()
+    bob = world.publisher("p", "Q")
+    ann.publish("e4")  # nobody has met the damage yet
+    x = world.subscriber("n", "x", "TRUE", begin=EARLIEST)
+    world.run(s=5)
+    number = ann.say("e5")
+    world.run(s=1)
+    told = reason(ann.answer(number))
+    assert fault in told
+    for command in ("gapless log verify", "gapless log export", "another pubend"):
+        assert command in told
+    bob.publish("q1")
+    world.run(s=1)
+    assert x.events == ["e1", "q1"]
+
+
+def test_an_event_that_was_logged_before_is_acknowledged_again_all_the_same() -> None:
+    world, ann, _ = damaged_log()
+    tick = ann.publish("e4")
+    world.subscriber("n", "x", "TRUE", begin=EARLIEST)
+    world.run(s=5)
+    assert world.pubend("p", P).damage is not None
+    number = ann.say("e4", sequence=4)
+    world.run(s=1)
+    assert ann.answer(number).ticks == (tick,)
+
+
+def test_operators_see_why_a_subscription_stands_still() -> None:
+    world, _, fault = damaged_log()
+    world.subscriber("n", "x", "TRUE", begin=EARLIEST)
+    world.run(s=5)
+    shown = Asker(world, "n", "operator").call(ShowSubscription(1, "x"))
+    (strand,) = shown.entry.strands
+    assert strand.waiting == fault
+    assert Q not in world["p"].pubends.damages
+    assert world["p"].pubends.damages == {P: fault}

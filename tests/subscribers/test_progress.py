@@ -1,0 +1,114 @@
+"""Clients for whom nothing comes are told now and then how far their streams are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
+from gapless.messages.clients import Begin, BeginKind, Order, Progress
+from tests.broker.harness import Desk, P, Q
+from tests.scenarios.brokers import Publisher, Subscriber
+
+
+def stage(**parameters: Any) -> tuple[Desk, Publisher]:
+    """Return the line p - n with a pubend P at p."""
+    world = Desk("p-n", **{"progress_ms": 100, **parameters})
+    return world, world.publisher("p")
+
+
+def told(client: Subscriber, pubend: PubendId = P) -> list[Tick]:
+    """Return how far the client was told that a stream is, each time."""
+    positions = [dict(each.position) for each in client.of_kind(Progress)]
+    return [each[pubend] for each in positions if pubend in each]
+
+
+def test_a_client_for_whom_nothing_matches_hears_how_far_the_stream_is() -> None:
+    world, ann = stage()
+    client = world.subscriber("n", "x", "a = 99")
+    world.run(s=1)
+    tick = ann.publish("e1", a=1)
+    world.run(s=3)
+    assert client.events == []
+    assert told(client)[-1] > tick
+    assert told(client) == sorted(set(told(client)))
+
+
+def test_a_client_that_goes_on_from_there_meets_no_gap_when_the_log_has_let_go() -> None:
+    world, ann = stage(retention_s=1)
+    client = world.subscriber("n", "x", "a = 99")
+    world.run(s=1)
+    start = client.starts[P]
+    last = ann.publish("e1", a=1)
+    world.run(s=5)
+    assert world.released("p", P) > last
+    place = told(client)[-1]
+    client.leave()
+    world.run(s=60)  # its filter is not served any more
+    for name, after in (("old", start), ("new", place)):
+        begin = Begin(BeginKind.POSITION, ((P, after),))
+        found = world.subscriber("n", name, "a = 99", begin=begin)
+        world.run(s=5)
+        assert bool(found.gaps) is (name == "old")
+
+
+def test_progress_is_never_above_an_event_that_waits_for_credit() -> None:
+    world, ann = stage()
+    client = world.subscriber("n", "x", "a = 1", credit=1)
+    world.run(s=1)
+    first = ann.publish("e1", a=1)
+    second = ann.publish("e2", a=1)
+    world.run(s=3)
+    assert client.events == ["e1"]
+    assert first <= told(client)[-1] < second
+    client.give_credit(5)
+    world.run(s=3)
+    assert client.events == ["e1", "e2"]
+    assert told(client)[-1] > second
+
+
+def test_a_stream_of_which_events_come_is_not_spoken_of() -> None:
+    world, ann = stage()
+    client = world.subscriber("n", "x", "a = 1")
+    world.run(s=1)
+    before = len(client.of_kind(Progress))
+    for number in range(30):
+        ann.publish(f"e{number}", a=1)
+        world.run(ms=50)
+    assert len(client.of_kind(Progress)) <= before + 1
+
+
+def test_in_total_order_a_quiet_stream_is_told_beside_a_busy_one() -> None:
+    world, ann = stage()
+    world.publisher("p", str(Q))
+    client = world.subscriber("n", "x", "a = 1", order=Order.TOTAL)
+    world.run(s=1)
+    for number in range(30):
+        ann.publish(f"e{number}", a=1)
+        world.run(ms=50)
+    assert len(client.events) == 30
+    assert told(client, Q)[-1] > ann.ticks["e20"]
+
+
+def test_a_durable_client_hears_it_too_and_nobody_who_is_away() -> None:
+    world, ann = stage()
+    client = world.subscriber("n", "x", "a = 99", durable=True)
+    world.run(s=1)
+    ann.publish("e1", a=1)
+    world.run(s=2)
+    heard = len(told(client))
+    assert heard
+    client.leave()
+    world.run(s=5)
+    assert len(told(client)) == heard
+    client.come_back()
+    world.run(s=2)
+    assert len(told(client)) > heard
+
+
+def test_it_is_not_said_more_often_than_the_parameter_says() -> None:
+    world, ann = stage(progress_ms=1_000)
+    client = world.subscriber("n", "x", "a = 99")
+    ann.publish("e1", a=1)
+    world.run(s=10)
+    assert 7 <= len(client.of_kind(Progress)) <= 10

@@ -1,0 +1,382 @@
+"""Reports of a host: up to where logs are needed no more, and the holds beside them (R49, R52)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.core.machine import Stopping
+from gapless.core.parameters import us
+from gapless.core.ticks import Tick
+from gapless.messages.clients import Begin, BeginKind, Progress, Seek, Subscribed
+from gapless.messages.pubend_requests import Read, ReadReply, ReleaseHold
+from gapless.messages.streams import Report
+from gapless.subscribers.cursor_state import State
+from tests.broker.harness import Desk, P
+from tests.scenarios.brokers import Publisher, Subscriber, of
+
+
+def stage(**parameters: Any) -> tuple[Desk, Publisher]:
+    """Return a world with a pubend P at p, next to the host n."""
+    world = Desk("p-n", **parameters)
+    return world, world.publisher("p")
+
+
+def reported(world: Desk) -> Tick:
+    """Return what the router of n has passed on last."""
+    last: Report = world.sent_over(Report, "n", "p")[-1]
+    return dict(last.acknowledged)[P]
+
+
+def from_position(tick: Tick) -> Begin:
+    return Begin(BeginKind.POSITION, ((P, tick),))
+
+
+# --- the tick of a report (R52) -----------------------------------------------------------------------
+
+
+def test_without_anybody_who_lags_a_report_is_the_horizon() -> None:
+    world, ann = stage()
+    world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    tick = ann.publish("e1")
+    world.run(s=2)
+    assert reported(world) >= tick
+
+
+def test_what_a_client_was_not_told_is_not_reported() -> None:
+    world, ann = stage()
+    x = world.subscriber("n", "x", "TRUE", credit=1)
+    world.run(s=1)
+    ann.publish("e1")
+    second = ann.publish("e2")
+    world.run(s=2)
+    assert reported(world) == second - 1
+    assert world.released("p", P) < second
+    x.give_credit(1)
+    world.run(s=2)
+    assert reported(world) >= second
+
+
+def test_a_durable_subscription_needs_what_it_has_not_acknowledged() -> None:
+    world, ann = stage()
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    first = ann.publish("e1")
+    second = ann.publish("e2")
+    world.run(s=2)
+    assert x.events == ["e1", "e2"]
+    assert reported(world) < first
+    x.acknowledge(P, first)
+    world.run(s=2)
+    assert first <= reported(world) < second
+
+
+def test_an_acknowledgement_is_on_disk_before_a_report_uses_it() -> None:
+    # R50, I13
+    world, ann = stage()
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    tick = ann.publish("e1")
+    world.run(ms=100)
+    world.stop_disk("n")
+    x.acknowledge(P, tick)
+    world.run(s=3)
+    assert reported(world) < tick
+    world.go_on_writing("n")
+    world.run(s=2)
+    assert reported(world) >= tick
+    record = world.record("n", "x")
+    assert record is not None
+    assert dict(record.acked)[P] >= tick
+
+
+def quiet(x: Subscriber) -> Tick:
+    """Return how far x was told that nothing comes."""
+    last: Progress = x.of_kind(Progress)[-1]
+    return dict(last.position)[P]
+
+
+def test_a_client_acknowledges_that_nothing_came() -> None:
+    # or a quiet subscription would keep a log for ever
+    world, ann = stage(aet_ms=1_000, progress_ms=500)
+    x = world.subscriber("n", "x", "kind = 1", durable=True)
+    world.run(s=1)
+    tick = ann.publish("e1", kind=2)
+    world.run(s=2)
+    x.acknowledge(P, quiet(x))
+    world.run(s=2)
+    assert reported(world) >= tick
+    assert world.released("p", P) >= tick
+
+
+def test_silence_that_no_client_acknowledges_is_kept() -> None:
+    # MV-13: if this broker dies, no other knows that nothing was there
+    world, ann = stage(aet_ms=1_000, progress_ms=500)
+    x = world.subscriber("n", "x", "kind = 1", durable=True)
+    world.run(s=1)
+    tick = ann.publish("e1", kind=2)
+    world.run(s=5)
+    assert quiet(x) > tick
+    assert reported(world) < tick
+
+
+def test_an_absent_client_keeps_the_log_from_what_it_has_acknowledged_on() -> None:
+    world, ann = stage()
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    x.leave()
+    tick = ann.publish("e1")
+    world.run(s=5)
+    assert reported(world) < tick
+    x.come_back()
+    world.run(s=1)
+    assert (x.events, x.gaps) == (["e1"], [])
+
+
+def test_without_a_feeder_nothing_is_reported() -> None:
+    world, _ = stage()
+    world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    world.cut("p", "n")
+    world.run(s=2)
+    since = world.now
+    world["n"].reporting.report(world.subend("n", P))
+    assert world["n"].context.take_posted_to("n") == []
+    assert world.sent_over(Report, "n", "p", since) == []
+
+
+def test_what_an_older_filter_has_matched_and_nobody_acknowledged_is_kept() -> None:
+    # R50, R52, I9: the new filter can match nothing of P, but the client may come back for e1
+    world = Desk("p-n")
+    ann = world.publisher("p", advertisement="kind = 1")
+    x = world.subscriber("n", "x", "kind = 1", durable=True)
+    world.run(s=1)
+    tick = ann.publish("e1", kind=1)
+    world.run(ms=200)
+    change = x.set_filter("kind = 2")
+    world.run(s=3)
+    assert x.switched(change) is not None
+    assert world.released("p", P) < tick
+    x.leave()
+    x.come_back()
+    world.run(s=1)
+    assert (x.events, x.gaps) == (["e1", "e1"], [])
+
+
+# --- holds (R49) ----------------------------------------------------------------------------------------
+
+
+def slow_reader(*, durable: bool = False, **parameters: Any) -> tuple[Desk, Publisher, Subscriber]:
+    """Let x read from the past with credit for one event, from a log that nobody else keeps."""
+    world, ann = stage(**{"retention_s": 3, "read_chunk_bytes": 1, **parameters})
+    world.subscriber("n", "y", "TRUE")
+    world.run(s=1)
+    ticks = [ann.publish(f"e{number}") for number in range(4)]
+    world.run(ms=500)
+    begin = from_position(ticks[0] - 1)
+    x = world.subscriber("n", "x", "TRUE", begin=begin, credit=1, durable=durable)
+    world.run(s=1)
+    assert x.events == ["e0"]
+    return world, ann, x
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_hold_keeps_the_log_for_who_reads_what_reports_have_let_go(durable: bool) -> None:
+    world, ann, x = slow_reader(durable=durable, prefetch_max=1, backlog_bytes=0)
+    (hold,) = world.holds("p")
+    assert hold.tick < ann.ticks["e1"]
+    world.run(s=8)
+    assert world.released("p", P) < ann.ticks["e1"]
+    x.give_credit(10)
+    world.run(s=2)
+    assert (x.events, x.gaps) == (["e0", "e1", "e2", "e3"], [])
+
+
+def test_a_hold_is_let_go_when_reports_keep_the_log() -> None:
+    world, ann, x = slow_reader()
+    x.give_credit(10)
+    world.run(s=3)
+    assert world.strand("n", "x").state is State.LIVE
+    assert world.strand("n", "x").holding.current is None
+    assert world.holds("p") == []
+    world.run(s=5)
+    assert world.released("p", P) >= ann.ticks["e3"]
+
+
+def test_the_hold_of_a_durable_subscription_is_let_go_when_its_acknowledgements_reach_the_floor() -> (
+    None
+):
+    world, ann, x = slow_reader(durable=True, progress_ms=500)
+    x.give_credit(10)
+    world.run(s=2)
+    assert x.events == ["e0", "e1", "e2", "e3"]
+    assert world.holds("p"), "nothing is acknowledged"
+    x.acknowledge(P, ann.ticks["e3"])
+    world.run(s=2)
+    x.acknowledge(P, quiet(x))
+    world.run(s=15)
+    assert world.holds("p") == []
+    assert world.strand("n", "x").holding.current is None
+
+
+def test_a_hold_is_let_go_with_its_subscription() -> None:
+    world, _, x = slow_reader()
+    lost = world.lose(of(ReleaseHold, source="n", target="p"))
+    x.end()
+    world.run(s=2)
+    assert lost.messages
+    assert world.holds("p")
+    lost.end()
+    world.run(s=6)
+    assert world.holds("p") == [], "asked for until it is done"
+
+
+def test_until_a_durable_subscription_is_gone_from_the_disk_its_hold_stays() -> None:
+    # I10: a crash before that brings the subscription back, and it needs what it needed
+    world, _, x = slow_reader(durable=True, prefetch_max=1, backlog_bytes=0)
+    world.stop_disk("n")
+    x.end()
+    world.run(s=2)
+    assert world.holds("p")
+    assert world.sent_over(ReleaseHold, "n", "p") == []
+    world.go_on_writing("n")
+    world.run(s=2)
+    assert world.holds("p") == []
+
+
+def test_until_a_durable_subscription_is_gone_from_the_disk_reports_leave_out_what_it_needs() -> (
+    None
+):
+    # I9, as above
+    world, ann = stage()
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    needed = ann.publish("e0")
+    world.run(s=1)
+    world.stop_disk("n")
+    x.end()
+    world.run(s=2)
+    assert reported(world) < needed
+    world.go_on_writing("n")
+    world.subscriber("n", "y", "TRUE")
+    world.run(s=2)
+    assert reported(world) >= needed
+
+
+def test_a_hold_is_let_go_when_a_client_goes_that_is_not_durable() -> None:
+    world, _, x = slow_reader()
+    x.leave()
+    world.run(s=2)
+    assert world.holds("p") == []
+
+
+def test_a_hold_is_refreshed_so_that_the_pubend_knows_that_it_is_wanted() -> None:
+    # R49: hold_ttl_s
+    world, ann, x = slow_reader(hold_ttl_s=8, prefetch_max=1, backlog_bytes=0)
+    world.run(s=20)
+    assert len(world.holds("p")) == 1
+    refreshes = [each for each in world.sent_over(Read, "n", "p") if each.filter == "FALSE"]
+    assert len(refreshes) >= 3
+    assert all(each.low > each.high for each in refreshes), "it reads nothing"
+    x.give_credit(10)
+    world.run(s=2)
+    assert x.events == ["e0", "e1", "e2", "e3"]
+    assert ann.ticks["e1"] > world.released("p", P) or world.holds("p") == []
+
+
+def test_a_hold_of_a_strand_that_is_live_without_having_read_is_confirmed() -> None:
+    # R49: else its client would not be told that it has begun
+    world, _ = stage()
+    lost = world.lose(of(ReadReply, source="p", target="n"))
+    future = world.pubend("p", P).top + us(s=60)
+    x = world.subscriber("n", "x", "TRUE", begin=from_position(future), durable=True)
+    world.run(ms=100)
+    x.leave()
+    x.come_back()
+    lost.end()
+    world.run(ms=10)
+    strand = world.strand("n", "x")
+    assert strand.state is State.LIVE, "it waits for what is above the horizon"
+    assert not strand.holding.kept, "the read that would have had it kept was stopped"
+    world.run(s=2)
+    assert strand.holding.is_safe or strand.holding.current is None
+    assert x.starts == {P: future}
+
+
+def test_a_hold_that_is_forgotten_with_the_life_of_its_host_ends_in_the_end() -> None:
+    world, ann, _ = slow_reader(hold_ttl_s=8, linger_s=1)
+    assert world.holds("p")
+    world.restart("n")
+    y = world.subscriber("n", "again", "TRUE")
+    world.run(s=15)
+    assert world.holds("p") == []
+    assert world.released("p", P) >= ann.ticks["e3"]
+    assert y.events == []
+
+
+def seeking_back(*, durable: bool) -> tuple[Desk, Publisher, Subscriber]:
+    """Let x seek back to what it has acknowledged, and read it again slowly."""
+    world, ann = stage(retention_s=3, read_chunk_bytes=1, prefetch_max=2, backlog_bytes=0)
+    x = world.subscriber("n", "x", "TRUE", durable=durable, credit=4)
+    world.run(s=1)
+    ticks = [ann.publish(f"e{number}") for number in range(4)]
+    world.run(ms=200)
+    x.acknowledge(P, ticks[-1])
+    world.run(s=1)
+    x.notices.clear()
+    answer = x.call(Seek(50, "x", from_position(ticks[0] - 1)))
+    assert isinstance(answer, Subscribed)
+    world.run(s=8)
+    x.give_credit(10)
+    world.run(s=2)
+    return world, ann, x
+
+
+def test_who_seeks_back_reads_at_its_own_pace() -> None:
+    # R49: the first read stores the hold at the tick from which it reads
+    _, _, x = seeking_back(durable=False)
+    assert (x.events, x.gaps) == (["e0", "e1", "e2", "e3"], [])
+
+
+def test_who_seeks_back_below_what_it_has_acknowledged_reads_at_its_own_pace() -> None:
+    # R49, as above
+    _, _, x = seeking_back(durable=True)
+    assert (x.events, x.gaps) == (["e0", "e1", "e2", "e3"], [])
+
+
+def test_a_hold_is_not_above_what_is_acknowledged_on_disk() -> None:
+    # I9, I13: after a crash the subscription goes on from what is on disk
+    world, ann, x = slow_reader(durable=True, prefetch_max=1, backlog_bytes=0)
+    x.give_credit(1)
+    world.run(ms=200)
+    world.stop_disk("n")
+    x.acknowledge(P, ann.ticks["e1"])
+    x.give_credit(1)
+    world.run(s=1)
+    (hold,) = world.holds("p")
+    record = world.record("n", "x")
+    assert record is not None
+    assert hold.tick <= dict(record.acked)[P]
+
+
+def test_a_broker_that_is_stopped_first_saves_what_clients_have_acknowledged() -> None:
+    world = Desk("p-n", ack_ms=5_000, ack_memory_ms=20_000)
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    tick = ann.publish("one")
+    world.run(ms=50)
+    x.acknowledge(P, tick)
+    world.run(ms=50)
+
+    def saved() -> Tick:
+        record = world.record("n", "x")
+        assert record is not None
+        return dict(record.acked)[P]
+
+    assert saved() < tick, "it is saved now and then"
+    world.happen("n", Stopping())
+    world.run(ms=50)
+    assert saved() >= tick

@@ -1,0 +1,430 @@
+"""The subend: the doubt horizon, what is not covered, what is lost, and what is asked for (R42 to R45)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gapless.core.ids import PubendId
+from gapless.core.machine import Context
+from gapless.messages.clients import Begin, BeginKind, Order
+from gapless.messages.pubend_requests import Read, ReadReply
+from gapless.messages.streams import (
+    AckExpected,
+    Attached,
+    Frame,
+    Nack,
+    Piece,
+    Publication,
+    Regime,
+    RegimeWant,
+    Released,
+    Silence,
+    Unfed,
+    UnfedReason,
+)
+from gapless.subscribers.cursor_state import State
+from gapless.subscribers.subend import Subend
+from tests.broker.harness import Desk, P
+from tests.scenarios.brokers import Publisher, Subscriber, of, shb
+
+
+def live(**parameters: Any) -> tuple[Desk, Publisher, Subscriber, Subend]:
+    """Return a world in which x at n is live on P at p."""
+    world = Desk("p-n", **parameters)
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    assert world.strand("n", "x").state is State.LIVE
+    return world, ann, x, world.subend("n", P)
+
+
+def context(world: Desk) -> Context:
+    return world["n"].context
+
+
+def settle(world: Desk) -> None:
+    """Let a step end at n."""
+    world.happen("n", None)
+
+
+def event(tick: int) -> Publication:
+    return Publication(tick, "ann", tick, {}, f"at {tick}".encode())
+
+
+def is_eager(subend: Subend) -> bool:
+    """Say whether a subend has silence come at once."""
+    assert subend._feed is not None
+    return subend._feed.eager
+
+
+def regime_at(subend: Subend) -> int:
+    """Return the newest regime that a subend knows."""
+    return max(subend._regimes._vectors)
+
+
+def feed(subend: Subend, low: int, high: int, *ticks: int, regime: int | None = None) -> None:
+    """Give a subend a piece above its horizon, counted from there."""
+    at = subend.horizon or 0
+    number = regime_at(subend) if regime is None else regime
+    events = tuple(event(at + tick) for tick in ticks)
+    subend.receive(Piece(at + low, at + high, number, 0, events))
+
+
+# --- the horizon (R42) ----------------------------------------------------------------------------
+
+
+def test_a_stream_begins_where_the_first_feeder_says() -> None:
+    world = Desk("p-n")
+    world.publisher("p")
+    world.subscriber("n", "x", "TRUE")
+    world.run(ms=10)
+    (attached,) = world.sent_over(Attached, "p", "n")[:1]
+    world.run(ms=5)
+    horizon = world.subend("n", P).horizon
+    assert horizon is not None
+    assert horizon >= attached.at
+
+
+def test_the_horizon_waits_for_what_is_missing_and_then_passes_over_all_that_follows() -> None:
+    world, _, x, subend = live()
+    start = subend.horizon
+    assert start is not None
+    feed(subend, 6, 9, 8)
+    assert subend.horizon == start
+    feed(subend, 1, 5, 3)
+    assert subend.horizon == start + 9
+    settle(world)
+    assert x.events == [f"at {start + 3}", f"at {start + 8}"]
+
+
+def test_what_comes_again_is_passed_over_once() -> None:
+    # P3
+    world, _, x, subend = live()
+    start = subend.horizon
+    assert start is not None
+    feed(subend, 1, 5, 3)
+    feed(subend, -4, 3, -2)
+    feed(subend, -4, 0, -2)
+    assert subend.horizon == start + 8
+    settle(world)
+    assert x.events == [f"at {start + 3}"]
+
+
+def test_knowledge_that_comes_before_the_stream_has_a_base_is_dropped() -> None:
+    world = Desk("p-n")
+    world.publisher("p")
+    lost = world.lose(of(Attached, source="p", target="n"))
+    world.subscriber("n", "x", "TRUE")
+    world.run(ms=50)
+    subend = world.subend("n", P)
+    subend.receive(Piece(5, 9, 0, 0, ()))
+    assert subend.horizon is None
+    subend.ack_expected(AckExpected(P, 7))
+    subend.released(Released(P, 7))
+    assert subend.horizon is None
+    lost.end()
+
+
+# --- regimes --------------------------------------------------------------------------------------
+
+
+def test_a_piece_waits_for_the_meaning_of_its_regime_which_is_asked_for_until_it_comes() -> None:
+    # R44: it waits like Q
+    world, _, x, subend = live()
+    start = subend.horizon
+    assert start is not None
+    world.hold(of(Silence, source="p", target="n"))
+    lost = world.lose(of(RegimeWant, source="n", target="p"))
+    known = subend._regimes.get(regime_at(subend))
+    assert known is not None
+    feed(subend, 1, 5, 3, regime=77)
+    feed(subend, 6, 9, regime=77)
+    settle(world)
+    assert lost.messages == [RegimeWant(P, 77)], "once for all pieces that wait"
+    assert subend.horizon == start
+    world.run(ms=450)
+    assert 3 <= len(lost.messages) <= 6, "again after a while"
+    subend.regime(Regime(P, 77, start + 1, 1, None, tuple(known.entries.items())))
+    settle(world)
+    assert subend.horizon == start + 9
+    assert x.events == [f"at {start + 3}"]
+    count = len(lost.messages)
+    world.run(ms=450)
+    assert len(lost.messages) <= count + 1
+
+
+# --- what is not covered (R44) ----------------------------------------------------------------------
+
+
+def uncovered() -> tuple[Desk, Publisher, Subscriber, Subscriber]:
+    """Let a host be parked while it is cut off, and an event come in a regime without it."""
+    world = Desk("p-a-n", park_after_s=7, attach_expiry_ms=5_000)
+    ann = world.publisher("p")
+    x = world.subscriber("n", "x", "kind = 1")
+    y = world.subscriber("n", "y", "kind = 3", durable=True)
+    world.run(s=1)
+    world.cut("a", "n")
+    world.run(s=10)
+    row = world.member("p", P, "n")
+    assert row is not None
+    assert row.parked
+    ann.publish("e1", kind=1)
+    ann.publish("e2", kind=2)
+    world.run(s=1)
+    return world, ann, x, y
+
+
+def test_what_was_filtered_without_this_host_is_read_from_the_log() -> None:
+    world, _, x, y = uncovered()
+    world.heal("a", "n")
+    world.run(s=3)
+    assert world["n"].marks["piece not covered"] >= 1
+    reads = world.sent_over(Read, "n", "a")
+    assert reads
+    assert {read.filter for read in reads} == {"kind IN (1, 3)"}, "for all who are live"
+    assert x.events == ["e1"]
+    assert (x.gaps, y.events) == ([], [])
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_an_answer_is_asked_for_again_if_somebody_became_live_meanwhile(joins: bool) -> None:
+    # it was read for those who were live, and may lack what somebody else wants
+    world, _, x, y = uncovered()
+    y.leave()
+    held = world.hold(of(ReadReply, source="a", target="n"))
+    world.heal("a", "n")
+    assert world.wait(lambda: bool(held.messages), s=3)
+    (asked,) = world.sent_over(Read, "n", "a")
+    since = world.now
+    if joins:
+        world.strand("n", "y").become(State.LIVE)
+    held.release()
+    world.run(ms=20)
+    again = [read.low for read in world.sent_over(Read, "n", "a", since)]
+    assert (asked.low in again) is joins
+    world.run(s=3)
+    assert x.events == ["e1"]
+
+
+def test_an_answer_with_a_hole_ends_no_broker_and_is_asked_for_again() -> None:
+    world, _, x, _ = uncovered()
+    held = world.hold(of(ReadReply, source="a", target="n"))
+    world.heal("a", "n")
+    assert world.wait(lambda: any(reply.pieces for reply in held.messages), s=3)
+    true = next(reply for reply in held.messages if reply.pieces)
+    first = true.pieces[0]
+    holed = replace(true, pieces=(replace(first, low=first.low + 1), *true.pieces[1:]))
+    assert world["n"].requests.received("a", holed)
+    assert world["n"].marks["answer that makes no sense"] == 1
+    world.faults.clear()
+    world.run(s=3)
+    assert x.events == ["e1"]
+    assert x.gaps == []
+
+
+def test_of_an_uncovered_range_that_is_released_the_live_are_told_a_gap() -> None:
+    world, ann, x, y = uncovered()
+    y.leave()
+    pubend = world.pubend("p", P)
+    pubend.membership.retire(shb("n"))
+    pubend.membership.readmit(shb("n"))  # and it is back
+    world.run(s=2)
+    assert world.released("p", P) > ann.ticks["e2"]
+    world.heal("a", "n")
+    world.run(s=3)
+    (gap,) = x.gaps
+    assert gap.low <= ann.ticks["e1"] <= gap.high
+    assert x.events == []
+
+
+# --- what is gone (R45) -----------------------------------------------------------------------------
+
+
+def test_what_is_released_above_the_horizon_is_a_gap_and_the_horizon_goes_on() -> None:
+    world, _, x, subend = live()
+    start = subend.horizon
+    assert start is not None
+    feed(subend, 11, 15, 12)
+    subend.released(Released(P, start + 10))
+    settle(world)
+    (gap,) = x.gaps
+    assert (gap.low, gap.high) == (start + 1, start + 10)
+    assert x.events == [f"at {start + 12}"]
+    assert subend.horizon == start + 15
+    assert world["n"].marks["gap at a subend"] == 1
+
+
+def test_what_is_released_below_the_horizon_is_no_gap() -> None:
+    world, _, x, subend = live()
+    assert subend.horizon is not None
+    subend.released(Released(P, subend.horizon))
+    settle(world)
+    assert x.gaps == []
+
+
+def test_who_waits_for_a_start_is_not_told_of_a_gap_before_it() -> None:
+    world, _, _, subend = live()
+    y = world.subscriber("n", "y", "kind = 5")
+    assert world.strand("n", "y").state is State.WAITING
+    assert subend.horizon is not None
+    subend.released(Released(P, subend.horizon + 5))
+    world.run(s=1)
+    assert y.gaps == []
+    assert y.starts.keys() == {P}
+
+
+# --- curiosity (R45) --------------------------------------------------------------------------------
+
+
+def test_a_gap_is_asked_for_after_a_while_and_again() -> None:
+    world, ann, x, _ = live(gct_ms=30)
+    lost = world.lose(of(Frame, source="p", target="n"))
+    ann.publish("e1")
+    world.run(ms=5)
+    lost.end()
+    nacks = world.lose(of(Nack, source="n", target="p"))
+    ann.publish("e2")
+    world.run(ms=25)
+    assert nacks.messages == []
+    world.run(ms=300)
+    assert len(nacks.messages) >= 2
+    nacks.end()
+    world.run(s=1)
+    assert x.events == ["e1", "e2"]
+
+
+def test_an_acknowledgement_that_is_expected_shows_what_is_missing_at_the_end() -> None:
+    # R57, GD 3.2: the last message may have been lost, and nothing shows the gap behind it
+    world, _, _, subend = live(gct_ms=2_000)
+    start = subend.horizon
+    assert start is not None
+    context(world).take_posted()
+    subend.ack_expected(AckExpected(P, start + 7))
+    (nack,) = [each for each in context(world).take_posted_to("n") if isinstance(each, Nack)]
+    assert nack.ranges[0].low == start + 1
+    assert nack.ranges[-1].high == start + 7
+
+
+def test_under_pressure_those_who_lag_let_go_and_those_who_keep_up_do_not() -> None:
+    # R58
+    world, ann, _, subend = live()
+    away = world.subscriber("n", "away", "TRUE", durable=True)
+    world.run(s=1)
+    away.leave()
+    tick = ann.publish("e1")
+    world.run(s=1)
+    subend.ack_expected(AckExpected(P, tick, pressure=False))
+    assert world.strand("n", "away").given_up == 0
+    subend.ack_expected(AckExpected(P, tick, pressure=True))
+    assert world.strand("n", "away").given_up == tick
+    assert world.strand("n", "x").given_up == 0
+    assert world["n"].marks["gave up under pressure"] == 1
+    world.run(s=2)
+    assert world.released("p", P) >= tick
+    away.come_back()
+    world.run(s=1)
+    (gap,) = away.gaps
+    assert gap.low <= tick <= gap.high, "never in silence"
+
+
+def test_what_waits_above_a_gap_is_bounded_and_asked_for_again() -> None:
+    # R38, P7: cache_bytes
+    world, ann, x, _ = live(cache_bytes=2_000, gct_ms=200)
+    lost = world.lose(of(Frame, source="p", target="n"))
+    ann.publish("e0")
+    world.run(ms=2)
+    lost.end()
+    for number in range(1, 30):
+        ann.say_values(f"e{number}", {"text": "x" * 100})
+        world.run(ms=2)
+    assert world["n"].marks["subend forgot"] > 0
+    world.run(s=3)
+    assert x.events == [f"e{number}" for number in range(30)]
+
+
+# --- feeds ------------------------------------------------------------------------------------------
+
+
+def test_a_subend_that_is_closed_takes_nothing_more() -> None:
+    _, _, _, subend = live()
+    subend.close()
+    before = subend.horizon
+    feed(subend, 1, 5, 3)
+    subend.take_attached("n", Attached(P, 3, 9, relayed=False))
+    subend.take_unfed("n", Unfed(P, 3, UnfedReason.NO_FEED))
+    subend.session_closed("n")
+    subend.hasten()
+    subend.review_eager()
+    subend.ask_to_advance(99)
+    assert subend.horizon == before
+    assert subend.feeder is None
+
+
+def test_a_subend_whose_feeder_is_gone_asks_nobody_until_there_is_another() -> None:
+    world, ann, x, subend = live()
+    world.cut("p", "n")
+    world.run(s=2)
+    assert world.subend("n", P).feeder is None
+    since = world.now
+    ann.publish("e1")
+    subend.ask_to_advance(2**60)
+    subend.ack_expected(AckExpected(P, ann.ticks["e1"]))
+    world.run(ms=500)
+    assert world.sent_over(Nack, "n", "p", since) == []
+    world.heal("p", "n")
+    world.run(s=2)
+    assert subend.feeder == "n"
+    assert x.events == ["e1"]
+
+
+def test_silence_is_eager_only_while_somebody_waits_in_total_order() -> None:
+    # R51
+    world, _, _, subend = live()
+    world.publisher("p", "Q")
+    world.run(s=1)
+    assert not is_eager(subend)
+    y = world.subscriber("n", "y", "TRUE", order=Order.TOTAL, durable=True)
+    world.run(s=1)
+    assert is_eager(subend)
+    y.leave()
+    assert not is_eager(subend)
+
+
+def test_regimes_that_no_piece_needs_are_forgotten() -> None:
+    # R38: regimes_kept
+    world, ann, _, subend = live(regimes_kept=2, regime_interval_ms=1)
+    for number in range(20):
+        world.subscriber("n", f"y{number}", f"kind = {number}")
+        world.run(ms=100)
+        ann.publish(f"e{number}", kind=number)
+        world.run(ms=20)
+    world.run(s=1)
+    assert len(subend._regimes) <= 6
+    assert len(world.subscription("n", "y19").strands) == 1
+
+
+def test_regimes_are_forgotten_too_while_a_stream_stands_still() -> None:
+    _, _, _, subend = live(regimes_kept=2)
+    newest, horizon = regime_at(subend), subend.horizon or 0
+    feed(subend, 5, 9, regime=newest + 1)  # it waits for what is below
+    for number in range(newest + 1, newest + 100):
+        subend.regime(Regime(P, number, horizon + 1, 1, None, ()))
+    assert subend.horizon == horizon
+    assert subend._regimes.knows(newest + 1), "a piece that waits needs it"
+    assert len(subend._regimes) <= 8
+
+
+def test_a_stream_of_a_position_that_nobody_knows_waits_for_its_announcement() -> None:
+    world = Desk("p-n")
+    begin = Begin(BeginKind.POSITION, ((PubendId("P"), 5),))
+    x = world.subscriber("n", "x", "TRUE", begin=begin)
+    world.run(s=3)
+    assert world.subend("n", P).feeder is None
+    ann = world.publisher("p")
+    world.run(s=6)
+    ann.publish("e1")
+    world.run(s=1)
+    assert x.events == ["e1"]

@@ -1,0 +1,522 @@
+"""Subscriptions: credit, answers, total order, filter changes, and their record (R46, R47, R51)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gapless.core.ids import PubendId
+from gapless.messages.clients import (
+    Begin,
+    BeginKind,
+    Delivery,
+    FilterSet,
+    Order,
+    Refused,
+    SetFilter,
+    Subscribed,
+)
+from gapless.messages.propagation import TableDelta, TableFull
+from gapless.messages.pubend_requests import ReadReply
+from gapless.messages.streams import Advance, Frame, Silence
+from gapless.subscribers.cursor_state import State
+from tests.broker.harness import Asker, Desk, P, Q, R, position, reason, started
+from tests.scenarios.brokers import Publisher, Subscriber, of
+
+
+def stage(**parameters: Any) -> tuple[Desk, Publisher]:
+    """Return a world with a pubend P at p, next to the host n."""
+    world = Desk("p-n", **parameters)
+    return world, world.publisher("p")
+
+
+# --- credit -----------------------------------------------------------------------------------------
+
+
+def test_a_client_gets_as_many_events_as_it_has_given_credit_for() -> None:
+    world, ann = stage()
+    x = world.subscriber("n", "x", "TRUE", credit=2)
+    world.run(s=1)
+    for number in range(5):
+        ann.publish(f"e{number}")
+    world.run(ms=100)
+    assert x.events == ["e0", "e1"]
+    x.give_credit(1)
+    assert x.events == ["e0", "e1", "e2"]
+    x.give_credit(10)
+    assert x.events == [f"e{number}" for number in range(5)]
+
+
+def test_a_delivery_holds_no_more_events_than_a_frame() -> None:
+    # P7: frame_events_max
+    world, ann = stage(frame_events_max=2)
+    x = world.subscriber("n", "x", "TRUE", credit=0)
+    world.run(s=1)
+    for number in range(5):
+        ann.publish(f"e{number}")
+    world.run(ms=100)
+    x.give_credit(10)
+    assert [len(each.events) for each in x.of_kind(Delivery)] == [2, 2, 1]
+
+
+# --- answers (R46) ------------------------------------------------------------------------------------
+
+
+def barred(**parameters: Any) -> tuple[Desk, Publisher, Publisher]:
+    """Return a world in which s reaches P at p, and not R at r."""
+    world = Desk("p-s-r", **parameters)
+    pann, rann = world.publisher("p"), world.publisher("r", "R")
+    world.cut("s", "r")
+    return world, pann, rann
+
+
+def test_the_call_returns_with_what_has_started_and_names_what_has_not() -> None:
+    world, pann, rann = barred()
+    x = Asker(world, "s", "x")
+    since = world.now
+    answer = x.subscribe()
+    assert isinstance(answer, Subscribed)
+    assert world.now - since >= 1_000_000, "attach_timeout_ms"
+    assert position(answer).keys() == {P}
+    (waiting,) = answer.waiting
+    assert waiting.pubend == R
+    assert waiting.reason.startswith("there is no way to its broker r in cell r now")
+    assert started(x) == {}
+    world.heal("s", "r")
+    world.run(s=1)
+    assert started(x).keys() == {R}, "told when it starts"
+    pann.publish("p1")
+    rann.publish("r1")
+    world.run(ms=100)
+    labels = [event.payload for each in x.of_kind(Delivery) for _, event in each.events]
+    assert sorted(labels) == [b"p1", b"r1"]
+
+
+def test_news_that_is_slow_is_named_as_the_reason() -> None:
+    world, _ = stage()
+    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+    answer = Asker(world, "n", "x").subscribe()
+    assert isinstance(answer, Subscribed)
+    (waiting,) = answer.waiting
+    assert waiting.reason == "the news of this subscription has not reached this pubend yet"
+    news.release()
+    world.run(s=1)
+    assert started(world.nodes["n"].clients["x"]).keys() == {P}
+
+
+def test_who_is_away_is_not_said_to_wait_for_news() -> None:
+    world = Desk("p-n")
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    x.leave()
+    world.hold(of(ReadReply, source="p", target="n"))
+    world.publisher("p")
+    world.run(s=5)
+    subscription = world["n"].host.subscriptions["x"]
+    (strand,) = subscription.strands.values()
+    assert not strand.settled
+    assert subscription.reason(strand) == "its client is away; it begins there when that is back"
+
+
+def test_nothing_is_delivered_before_the_answer() -> None:
+    world, pann, _ = barred()
+    x = world.subscriber("s", "x", "TRUE")
+    world.run(ms=500)
+    pann.publish("p1")
+    world.run(ms=100)
+    assert world.strand("s", "x").state is State.LIVE
+    assert x.notices == []
+    world.run(s=1)
+    assert [type(each) for each in x.notices] == [Subscribed, Delivery]
+
+
+def test_a_durable_subscription_is_on_disk_before_the_answer() -> None:
+    # R46, section 16
+    world, ann = stage()
+    world.stop_disk("n")
+    x = Asker(world, "n", "x")
+    assert x.subscribe(durable=True, s=0) is None
+    ann.publish("e1")
+    world.run(ms=500)
+    assert x.notices == []
+    world.go_on_writing("n")
+    world.run(s=1)
+    (answer,) = x.of_kind(Subscribed)
+    assert position(answer).keys() == {P}
+
+
+def test_a_slow_disk_does_not_make_the_call_wait_for_a_pubend_that_is_out_of_reach() -> None:
+    # R46: the call names what it waits for, also when the time for it is over before it is on disk
+    world, pann, _ = barred()
+    world.stop_disk("s")
+    x = Asker(world, "s", "x")
+    assert x.subscribe(durable=True) is None
+    world.go_on_writing("s")
+    world.run(s=3)
+    pann.publish("p1")
+    world.run(s=1)
+    (answer,) = x.of_kind(Subscribed)
+    assert R in [each.pubend for each in answer.waiting]
+    assert {**position(answer), **started(x)}.keys() == {P}
+    assert len(x.of_kind(Delivery)) == 1
+
+
+def test_the_start_of_a_durable_strand_is_on_disk_before_it_is_told() -> None:
+    # I13: after a crash it would begin elsewhere
+    world, ann = stage()
+    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+    x = Asker(world, "n", "x")
+    x.subscribe(durable=True)
+    world.stop_disk("n")
+    news.release()
+    world.run(s=1)
+    ann.publish("e1")
+    world.run(ms=200)
+    assert world.strand("n", "x").base is not None
+    assert started(x) == {}
+    assert x.of_kind(Delivery) == []
+    world.go_on_writing("n")
+    world.run(ms=100)
+    assert started(x).keys() == {P}
+    assert len(x.of_kind(Delivery)) == 1
+
+
+# --- total order (R51) --------------------------------------------------------------------------------
+
+
+def merged(**options: Any) -> tuple[Desk, Publisher, Publisher, Subscriber]:
+    """Let x at n be live on P at p and Q at q, in total order."""
+    world = Desk("p-n-q", **options)
+    pann, qann = world.publisher("p"), world.publisher("q", "Q")
+    x = world.subscriber("n", "x", "TRUE", order=Order.TOTAL)
+    world.run(s=2)
+    assert x.starts.keys() == {P, Q}
+    return world, pann, qann, x
+
+
+def test_events_of_all_pubends_are_merged_by_tick() -> None:
+    world, pann, qann, x = merged()
+    late = world.hold(of(Frame, Silence, source="p", target="n"))
+    pann.publish("1")
+    world.run(ms=2)
+    qann.publish("2")
+    world.run(ms=2)
+    pann.publish("3")
+    world.run(ms=20)
+    assert pann.ticks["1"] < qann.ticks["2"] < pann.ticks["3"]
+    assert x.events == [], "2 came first, and waits for the stream that is late"
+    late.release()
+    world.run(ms=100)
+    assert x.events == ["1", "2", "3"]
+
+
+def test_two_subscribers_in_total_order_see_the_same_order() -> None:
+    world, pann, qann, x = merged()
+    y = world.subscriber("p", "y", "TRUE", order=Order.TOTAL)
+    world.run(s=2)
+    for number in range(10):
+        (pann, qann)[number % 2].say(f"e{number}")
+        (qann, pann)[number % 2].say(f"f{number}")
+        world.run(ms=1)
+    world.run(s=1)
+    assert len(x.events) == 20
+    assert x.events == y.events
+
+
+def test_a_silent_pubend_is_asked_to_advance() -> None:
+    # eager silence alone would do while the clocks agree: here that of q is behind
+    world = Desk("p-n-q")
+    pann = world.publisher("p")
+    world.set_clock("q", -2)
+    world.publisher("q", "Q")
+    x = world.subscriber("n", "x", "TRUE", order=Order.TOTAL)
+    world.run(s=3)
+    assert x.starts.keys() == {P, Q}
+    since = world.now
+    pann.publish("p1")
+    world.run(ms=300)
+    asked = world.sent_over(Advance, "n", "q", since)
+    assert asked
+    assert {each.pubend for each in asked} == {Q}
+    assert asked[0].tick == pann.ticks["p1"]
+    assert x.events == ["p1"]
+    assert world.pubend("q", Q).top >= pann.ticks["p1"]
+    world.run(s=1)
+    since = world.now
+    world.run(ms=500)
+    assert world.sent_over(Advance, "n", "q", since) == [], "nobody waits any more"
+
+
+def test_a_pubend_that_cannot_be_reached_holds_the_merge() -> None:
+    world, pann, qann, x = merged()
+    world.cut("n", "q")
+    world.run(s=2)
+    pann.publish("p1")
+    world.run(s=2)
+    assert x.events == []
+    qann.publish("q1")
+    world.heal("n", "q")
+    world.run(s=3)
+    assert x.events == ["p1", "q1"]
+
+
+def test_who_has_no_credit_waits_for_nobody() -> None:
+    world = Desk("p-n-q")
+    pann = world.publisher("p")
+    world.publisher("q", "Q")
+    x = world.subscriber("n", "x", "TRUE", order=Order.TOTAL, credit=0)
+    world.run(s=2)
+    since = world.now
+    pann.publish("p1")
+    world.run(s=1)
+    assert world.sent_over(Advance, "n", "q", since) == []
+    x.give_credit(1)
+    world.run(s=1)
+    assert x.events == ["p1"]
+
+
+def test_a_pubend_that_appears_later_starts_above_what_was_merged() -> None:
+    # A20
+    world, pann, _, x = merged()
+    pann.publish("p1")
+    world.run(s=1)
+    assert x.events == ["p1"]
+    world.set_clock("q", -1)
+    rann = world.publisher("q", "R")
+    world.run(s=2)
+    rann.publish("r1")
+    world.run(s=3)
+    assert started(x)[R] >= pann.ticks["p1"]
+    ticks = [publication.tick for _, publication in x.publications]
+    assert ticks == sorted(ticks)
+
+
+def test_a_client_that_comes_back_in_total_order_goes_on_above_what_it_has_merged() -> None:
+    world, pann, qann, _ = merged(retention_s=3_600)
+    x = world.subscriber("n", "d", "TRUE", order=Order.TOTAL, durable=True)
+    world.run(s=1)
+    first = pann.publish("p1")
+    world.run(ms=300)
+    assert x.events == ["p1"]
+    x.leave()
+    qann.publish("q1")
+    pann.publish("p2")
+    world.run(ms=300)
+    x.come_back(Begin(BeginKind.POSITION, ((P, first),)))
+    world.run(s=1)
+    assert x.events == ["p1", "q1", "p2"]
+
+
+def test_a_slow_client_in_total_order_that_has_credit_is_not_to_blame() -> None:
+    # the merge waits for a stream, not for the client: it reads the log later
+    world, pann, _, x = merged(prefetch_max=3, backlog_bytes=0, retention_s=3_600)
+    world.cut("n", "q")
+    for number in range(10):
+        pann.publish(f"e{number}")
+        world.run(ms=10)
+    assert world.dismissed == {}
+    assert world["n"].marks["slow subscriber reads the log"] >= 1
+    world.heal("n", "q")
+    world.run(s=4)
+    assert x.events == [f"e{number}" for number in range(10)]
+
+
+# --- filter changes (R47) -----------------------------------------------------------------------------
+
+
+def test_filter_changes_wait_for_those_before_and_all_are_answered() -> None:
+    world, ann = stage()
+    x = world.subscriber("n", "x", "kind = 0")
+    world.run(s=1)
+    changes = [x.set_filter(f"kind = {kind}") for kind in (1, 2, 3)]
+    world.run(s=4)
+    ends = []
+    for change in changes:
+        switched = x.switched(change)
+        assert switched is not None
+        ends.append(switched[P])
+    assert ends == sorted(ends)
+    for kind in range(4):
+        ann.publish(f"e{kind}", kind=kind)
+    world.run(ms=100)
+    assert x.events == ["e3"]
+    assert [str(each) for each in world["n"].tables.roots] == ["kind = 3"]
+
+
+def test_filters_of_what_is_not_acknowledged_count_and_go_with_the_acknowledgement() -> None:
+    # R17, P7: a durable subscription gets again what it has not acknowledged, by the filter of its time
+    world, ann = stage(segments_max=2)
+    x = world.subscriber("n", "x", "TRUE", durable=True)
+    world.run(s=1)
+    tick = ann.publish("e1")
+    world.run(ms=100)
+    for wanted in ("kind = 1", "kind = 2"):
+        assert isinstance(x.call(SetFilter(x.number(), "x", wanted)), FilterSet)
+    told = reason(x.call(SetFilter(x.number(), "x", "kind = 3")))
+    assert told == (
+        "2 filters before it still govern what is not acknowledged (segments_max); "
+        "acknowledge and try again later"
+    )
+    x.acknowledge(P, tick)
+    world.run(s=15)
+    assert isinstance(x.call(SetFilter(x.number(), "x", "kind = 3")), FilterSet)
+
+
+def test_more_filter_changes_than_the_limit_are_refused() -> None:
+    # P7: segments_max
+    world, _ = stage(segments_max=2)
+    x = world.subscriber("n", "x", "kind = 0")
+    world.run(s=1)
+    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+    changes = [x.set_filter(f"kind = {kind}") for kind in (1, 2, 3, 4)]
+    world.run(ms=100)
+    refused = [each for each in changes if isinstance(x.answer(each), Refused)]
+    assert refused == changes[-2:] or refused == changes[-1:]
+    told = reason(x.answer(refused[-1]))
+    assert told == "2 filter changes are not through yet (segments_max); try again later"
+    news.release()
+    world.run(s=3)
+    through = [each for each in changes if each not in refused]
+    assert all(x.switched(each) is not None for each in through)
+    again = x.set_filter("kind = 9")
+    world.run(s=2)
+    assert x.switched(again) is not None
+
+
+def test_a_filter_that_is_asked_for_again_is_answered_with_where_it_happened() -> None:
+    world, _ = stage()
+    x = world.subscriber("n", "x", "kind = 0", durable=True)
+    world.run(s=1)
+    first = x.set_filter("kind = 1")
+    world.run(s=1)
+    again = x.set_filter("kind = 1")
+    world.run(ms=10)
+    assert x.switched(again) == x.switched(first) is not None
+
+
+def test_a_filter_that_is_asked_for_again_is_on_disk_before_the_answer() -> None:
+    # I13: the client that asked first is gone, and its change is still on the way to the disk;
+    # there is no stream yet that would make the answer wait
+    world = Desk("p-n")
+    x = world.subscriber("n", "x", "kind = 0", durable=True)
+    world.run(s=1)
+    world.stop_disk("n")
+    x.set_filter("kind = 1")
+    world.run(ms=10)
+    x.leave()
+    x.come_back()
+    again = x.set_filter("kind = 1")
+    world.run(s=1)
+    assert x.switched(again) is None
+    world.go_on_writing("n")
+    world.run(s=1)
+    assert x.switched(again) is not None
+
+
+def test_a_filter_change_before_a_durable_subscription_is_on_disk_waits_for_that() -> None:
+    world, _ = stage()
+    world.stop_disk("n")
+    x = world.subscriber("n", "x", "kind = 0", durable=True)
+    change = x.set_filter("kind = 1")
+    world.run(ms=500)
+    assert x.answer(change) is None
+    world.go_on_writing("n")
+    world.run(s=2)
+    assert x.switched(change) is not None
+    record = world.record("n", "x")
+    assert record is not None
+    assert record.segments[-1].filter == "kind = 1"
+
+
+def test_the_new_filter_of_a_durable_subscription_is_on_disk_before_the_call_returns() -> None:
+    # R47, I13
+    world, _ = stage()
+    x = world.subscriber("n", "x", "kind = 0", durable=True)
+    world.run(s=1)
+    world.stop_disk("n")
+    change = x.set_filter("kind = 1")
+    world.run(s=2)
+    assert x.answer(change) is None
+    world.go_on_writing("n")
+    world.run(ms=100)
+    assert x.switched(change) is not None
+
+
+def test_streams_that_do_not_answer_switch_where_they_are() -> None:
+    # R47: filter_wait_s
+    world, _ = stage(filter_wait_s=2)
+    x = world.subscriber("n", "x", "kind = 0")
+    world.run(s=1)
+    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+    change = x.set_filter("kind = 1")
+    world.run(ms=1_900)
+    assert x.answer(change) is None
+    world.run(ms=200)
+    switched = x.switched(change)
+    assert switched is not None
+    assert switched[P] <= world.horizon("n", P)
+    assert world["n"].marks["filter switched by position"] == 1
+    news.release()
+
+
+def test_a_filter_change_of_a_client_that_goes_is_answered_to_nobody() -> None:
+    world, ann = stage()
+    x = world.subscriber("n", "x", "kind = 0", durable=True)
+    world.run(s=1)
+    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+    change = x.set_filter("kind = 1")
+    queued = x.set_filter("kind = 2")
+    world.run(ms=50)
+    x.leave()
+    news.release()
+    world.run(s=1)
+    x.come_back()
+    world.run(s=1)
+    assert x.answer(change) is x.answer(queued) is None
+    ann.publish("e1", kind=1)
+    ann.publish("e2", kind=2)
+    world.run(ms=200)
+    assert x.events == ["e1"], "the change that had begun is through, the one behind it never was"
+
+
+def test_a_filter_that_begins_to_match_a_pubend_starts_there_and_one_that_ends_to_is_let_go() -> (
+    None
+):
+    world = Desk("p-n")
+    ann = world.publisher("p", advertisement="kind = 1")
+    bob = world.publisher("p", "Q", advertisement="kind = 2")
+    x = world.subscriber("n", "x", "kind = 1")
+    world.run(s=1)
+    assert world.subscription("n", "x").strands.keys() == {P}
+    x.set_filter("kind = 2")
+    world.run(s=2)
+    assert world.subscription("n", "x").strands.keys() >= {Q}
+    ann.publish("p1", kind=1)
+    bob.publish("q1", kind=2)
+    world.run(ms=200)
+    assert x.events == ["q1"]
+
+
+def test_a_filter_change_before_the_start_changes_what_starts() -> None:
+    world, ann = stage()
+    news = world.hold(of(TableDelta, TableFull, source="n", target="p"))
+    x = world.subscriber("n", "x", "kind = 0")
+    world.run(s=2)
+    change = x.set_filter("kind = 1")
+    world.run(ms=100)
+    assert x.switched(change) == {}, "it has begun nowhere"
+    news.release()
+    world.run(s=1)
+    ann.publish("e0", kind=0)
+    ann.publish("e1", kind=1)
+    world.run(ms=200)
+    assert x.events == ["e1"]
+
+
+def test_an_answer_names_the_change_that_it_answers() -> None:
+    world, _ = stage()
+    x = world.subscriber("n", "x", "kind = 0")
+    world.run(s=1)
+    answer = x.call(SetFilter(99, "x", "kind = 1"), s=2)
+    assert isinstance(answer, FilterSet)
+    assert answer.request == 99
+    assert [pubend for pubend, _ in answer.position] == [PubendId("P")]
